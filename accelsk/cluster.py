@@ -1,0 +1,170 @@
+"""`sklearn.cluster`, with classes that try the GPU first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import _dbscan, _kmeans
+from sklearn.utils import check_random_state
+
+from accelsk._mirror import mirror
+from accelsk.algorithms import kmeans
+from accelsk.device.transfer import to_device, to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.engines.cuml import CumlEngine
+from accelsk.estimator import Accelerated
+from accelsk.exceptions import Invalid, Refusal
+
+__all__, __getattr__, __dir__ = mirror(__name__)
+
+
+def _algorithm_warns(call: Call) -> bool:
+    """Whether scikit-learn warns that ``algorithm="elkan"`` makes no sense for one cluster."""
+    return call.parameters["algorithm"] == "elkan" and call.parameters["n_clusters"] == 1
+
+
+class _KMeansOnCuml(CumlEngine):
+    """Lloyd's iterations are cuML's; seeds are drawn as scikit-learn draws them."""
+
+    path = "cluster.KMeans"
+    methods = ("fit", "fit_predict", "fit_transform", "predict", "transform", "score")
+    per_row = frozenset({"labels_"})
+    rules = (
+        refuse("init is a function", lambda call: callable(call.parameters["init"])),
+        only("verbose", 0),
+        refuse("one cluster with algorithm='elkan'", _algorithm_warns),
+        refuse(
+            "n_init other than 1 with an array as init",
+            lambda call: not isinstance(call.parameters["init"], str)
+            and call.parameters["n_init"] not in ("auto", 1),
+        ),
+        refuse(
+            Invalid("fewer rows than clusters"),
+            lambda call: call.X.shape[:1] < (call.parameters["n_clusters"],),
+        ),
+    )
+
+    #: The smallest change of centres that cuML counts as none, where scikit-learn has tol=0.
+    _no_tolerance = float(np.finfo(np.float32).tiny)
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        mean = X.mean(axis=0)
+        X = X - mean  # scikit-learn's way to more exact distances
+        weight = inputs.weights(call, X.dtype)
+        tolerance = float(X.var(axis=0).mean()) * call.parameters["tol"]
+        runs = [
+            self._run_once(call, X, weight, seeds, max(tolerance, self._no_tolerance))
+            for seeds in self._seeds(call, X, weight, mean)
+        ]
+        model = min(runs, key=lambda run: run.inertia_)
+        centers, labels = model.cluster_centers_, model.labels_
+        if len(np.unique(to_host(labels))) < len(centers):
+            raise Refusal("a cluster ran empty, which scikit-learn fills or warns of")
+        model.inertia_ = kmeans.inertia(X, centers, labels, weight)
+        model.cluster_centers_ = centers + mean
+        return Outcome(model=model)
+
+    def _run_once(self, call: Call, X: Any, weight: Any, seeds: Any, tolerance: float) -> Any:
+        model = self.new_model(
+            n_clusters=call.parameters["n_clusters"],
+            init=seeds,
+            n_init=1,
+            max_iter=call.parameters["max_iter"],
+            tol=tolerance,
+        )
+        return model.fit(X, sample_weight=weight)
+
+    def _seeds(self, call: Call, X: Any, weight: Any, mean: Any) -> list[Any]:
+        """Return the initial centres of each run."""
+        import cupy
+
+        init, n_clusters = call.parameters["init"], call.parameters["n_clusters"]
+        if not isinstance(init, str):
+            return [self._given_seeds(init, n_clusters, mean)]
+        n_init = call.parameters["n_init"]
+        if n_init == "auto":
+            n_init = 1 if init == "k-means++" else 10
+        random_state = check_random_state(call.parameters["random_state"])
+        everything = cupy.ones(len(X), X.dtype) if weight is None else weight
+        if init == "k-means++":
+            return [
+                kmeans.kmeans_plusplus(X, n_clusters, everything, random_state, cupy)
+                for _ in range(n_init)
+            ]
+        share = to_host(everything / everything.sum())
+        rows = [
+            random_state.choice(len(X), size=n_clusters, replace=False, p=share)
+            for _ in range(n_init)
+        ]
+        return [X[chosen] for chosen in rows]
+
+    def _given_seeds(self, init: Any, n_clusters: int, mean: Any) -> Any:
+        seeds = np.asarray(to_host(init))
+        if seeds.shape != (n_clusters, len(mean)) or seeds.dtype.kind not in "biuf":
+            raise Refusal(Invalid("init has another shape than the centres"))
+        if not np.isfinite(seeds).all():
+            raise Refusal(Invalid("init contains NaN or infinity"))
+        return to_device(seeds, mean.dtype) - mean
+
+    def matrix(self, call: Call) -> Any:
+        X = super().matrix(call)
+        if call.fits:
+            return X
+        # scikit-learn casts new data to the dtype of the centres
+        return X.astype(call.estimator.cluster_centers_.dtype, copy=False)
+
+    def labels_of(self, model: Any) -> Any:
+        return model.labels_.astype(np.int32, copy=False)
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return the nearest centre of each row, int32 as in scikit-learn."""
+        return model.predict(self.matrix(call)).astype(np.int32, copy=False)
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the inertia of new data, negative."""
+        X = self.matrix(call)
+        weight = inputs.weights(call, X.dtype)
+        return -kmeans.inertia(X, model.cluster_centers_, model.predict(X), weight)
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        found = super().attributes(estimator, model)
+        return {**found, "labels_": found["labels_"].astype(np.int32, copy=False)}
+
+
+class _DBSCANOnCuml(CumlEngine):
+    """Distances in float64, in units of eps, about the middle of the data.
+
+    cuML computes distances from products and takes eps in float32. So that neither costs a
+    neighbour, all data goes in as float64 with eps = 1.
+    """
+
+    path = "cluster.DBSCAN"
+    methods = ("fit", "fit_predict")
+    per_row = frozenset({"labels_"})
+    rules = (
+        only("metric", "euclidean", "l2"),
+        only("algorithm", "auto", "brute"),
+        only("metric_params", None),
+    )
+
+    def parameters(self, call: Call) -> dict[str, Any]:
+        return {**super().parameters(call), "eps": 1.0}
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        # a whole number, so that integer data stays exact
+        middle = cupy.rint(X.mean(axis=0))
+        model = self.new_model(**self.parameters(call))
+        scaled = (X.astype(np.float64) - middle) / call.parameters["eps"]
+        model.fit(scaled, out_dtype="int64", **self.fit_arguments(call, scaled))
+        model.components_ = X[model.core_sample_indices_]
+        return Outcome(model=model)
+
+
+class KMeans(Accelerated, _kmeans.KMeans, engines=[_KMeansOnCuml()]): ...
+
+
+class DBSCAN(Accelerated, _dbscan.DBSCAN, engines=[_DBSCANOnCuml()]): ...

@@ -1,0 +1,134 @@
+"""Where calls may run and what happens when one falls back.
+
+The configuration is local to a thread or task, as `contextvars` are: a setting made in one
+thread is not seen by another, which starts from the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+__all__ = ["Config", "config_context", "current", "get_config", "set_config"]
+
+Device = Literal["auto", "gpu", "cpu"]
+OnFallback = Literal["log", "warn", "raise"]
+
+_CHOICES = {"device": get_args(Device), "on_fallback": get_args(OnFallback)}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of one thread or task; `set_config` documents them."""
+
+    device: Device = "auto"
+    on_fallback: OnFallback = "log"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, choices = getattr(self, field.name), _CHOICES[field.name]
+            if value not in choices:
+                raise ValueError(f"{field.name} must be one of {choices}, got {value!r}")
+
+
+def _from_environment() -> Config:
+    device = os.environ.get("ACCELSK_DEVICE", "auto")
+    try:
+        return Config(device=device)  # type: ignore[arg-type]
+    except ValueError:
+        raise ValueError(
+            f"ACCELSK_DEVICE must be one of {_CHOICES['device']}, got {device!r}"
+        ) from None
+
+
+_default: Config | None = None
+_current: ContextVar[Config | None] = ContextVar("accelsk_config", default=None)
+
+
+def current() -> Config:
+    """Return the settings in force in this thread or task."""
+    global _default
+    config = _current.get()
+    if config is None:
+        if _default is None:
+            _default = _from_environment()
+        return _default
+    return config
+
+
+def get_config() -> dict[str, Any]:
+    """Return the settings in force in this thread or task.
+
+    Returns
+    -------
+    config : dict
+        A copy, with the keys that `set_config` takes.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> accelsk.get_config()
+    {'device': 'auto', 'on_fallback': 'log'}
+    """
+    return asdict(current())
+
+
+def set_config(*, device: Device | None = None, on_fallback: OnFallback | None = None) -> None:
+    """Change settings for this thread or task.
+
+    Parameters
+    ----------
+    device : {"auto", "gpu", "cpu"}, default=None
+        ``"auto"`` runs a call on the GPU where that pays, ``"gpu"`` wherever it is possible,
+        ``"cpu"`` never. The default comes from the environment variable ``ACCELSK_DEVICE``,
+        else it is ``"auto"``. None leaves the setting as it is.
+    on_fallback : {"log", "warn", "raise"}, default=None
+        What happens when a call that might have run on the GPU runs in scikit-learn:
+        ``"log"`` (the default) says so in the log, ``"warn"`` gives a
+        `accelsk.exceptions.FallbackWarning`, ``"raise"`` raises a
+        `accelsk.exceptions.FallbackError`. None leaves the setting as it is.
+
+    Raises
+    ------
+    ValueError
+        For a value that is not listed.
+
+    See Also
+    --------
+    config_context : The same for the length of a ``with`` block.
+    """
+    changes = {"device": device, "on_fallback": on_fallback}
+    _current.set(
+        replace(current(), **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+    )
+
+
+@contextmanager
+def config_context(
+    *, device: Device | None = None, on_fallback: OnFallback | None = None
+) -> Iterator[None]:
+    """Change settings for the length of a ``with`` block.
+
+    Parameters
+    ----------
+    device : {"auto", "gpu", "cpu"}, default=None
+    on_fallback : {"log", "warn", "raise"}, default=None
+        As in `set_config`.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> with accelsk.config_context(device="cpu"):
+    ...     accelsk.get_config()["device"]
+    'cpu'
+    """
+    token = _current.set(current())
+    try:
+        set_config(device=device, on_fallback=on_fallback)
+        yield
+    finally:
+        _current.reset(token)

@@ -1,0 +1,128 @@
+"""What is known about an argument before anything is computed: a plan rests on it."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from accelsk._sklearn import get_feature_names
+from accelsk.device.transfer import is_device_array
+
+__all__ = ["Argument", "describe"]
+
+#: The dtypes that travel to the device: boolean, integers, floating point.
+NUMERIC = "biuf"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument as a method received it, and what could be told of it cheaply.
+
+    Attributes
+    ----------
+    value : object
+        As the caller gave it.
+    kind : {"none", "numpy", "cupy", "frame", "sequence", "scalar", "sparse", "other"}
+        ``"other"`` is anything that only scikit-learn knows how to read.
+    shape : tuple of int
+    dtype : dtype or None
+        None where there is no one dtype.
+    """
+
+    value: Any
+    kind: str
+    shape: tuple[int, ...] = ()
+    dtype: np.dtype | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether the argument is there at all."""
+        return self.kind != "none"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the dtype is one that travels to the device."""
+        return self.dtype is not None and self.dtype.kind in NUMERIC
+
+    @functools.cached_property
+    def array(self) -> Any:
+        """The argument as an ndarray or cupy.ndarray; without a copy where that is possible."""
+        if self.kind == "frame":
+            value = self.value
+            if hasattr(value, "dtypes") and hasattr(value, "iloc"):  # pandas
+                return value.to_numpy(dtype=self.dtype)
+            return value.to_numpy()
+        return self.value if self.kind == "cupy" else np.asarray(self.value)
+
+    @property
+    def feature_names(self) -> np.ndarray | None:
+        """The column names where scikit-learn would keep them.
+
+        Raises
+        ------
+        TypeError
+            Where scikit-learn would raise it: for names of mixed types.
+        """
+        return get_feature_names(self.value) if self.kind == "frame" else None
+
+    def __str__(self) -> str:
+        dtype = "" if self.dtype is None else f" {self.dtype}"
+        size = " x ".join(map(str, self.shape)) or "no dimensions"
+        return f"{type(self.value).__name__} of {size}{dtype}"
+
+
+def _frame_dtype(dtypes: Sequence[Any]) -> np.dtype | None:
+    """Return the dtype of a frame's columns together, None unless all are plain and numeric."""
+    if dtypes and all(isinstance(d, np.dtype) and d.kind in NUMERIC for d in dtypes):
+        return np.result_type(*dtypes)
+    return None
+
+
+def _describe_frame(value: Any) -> Argument | None:
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series)):
+        dtypes = list(value.dtypes) if value.ndim == 2 else [value.dtype]
+        dtype = _frame_dtype(dtypes)
+        if dtype is None and value.ndim == 1 and value.dtype == object:
+            return Argument(value, "frame", value.shape, np.dtype(object))
+        return Argument(value, "frame", value.shape, dtype)
+    polars = sys.modules.get("polars")
+    if polars is not None and isinstance(value, (polars.DataFrame, polars.Series)):
+        columns = value.get_columns() if isinstance(value, polars.DataFrame) else [value]
+        plain = all(c.dtype.is_numeric() and c.null_count() == 0 for c in columns)
+        dtypes = [c.head(1).to_numpy().dtype for c in columns] if plain else []
+        return Argument(value, "frame", value.shape, _frame_dtype(dtypes))
+    return None
+
+
+def describe(value: Any) -> Argument:
+    """Return what is known of `value`, looking at its type and shape but not at its elements.
+
+    A list or tuple is the exception: its elements have to be read to know their type.
+    """
+    if value is None:
+        return Argument(value, "none")
+    if type(value) in (np.ndarray, np.memmap):
+        return Argument(value, "numpy", value.shape, value.dtype)
+    if is_device_array(value):
+        kind = "sparse" if sys.modules["cupyx.scipy.sparse"].issparse(value) else "cupy"
+        return Argument(value, kind, value.shape, value.dtype)
+    if isinstance(value, (bool, int, float, np.number)):
+        return Argument(value, "scalar", (), np.asarray(value).dtype)
+    if sparse.issparse(value):
+        return Argument(value, "sparse", value.shape, value.dtype)
+    if isinstance(value, (list, tuple)):
+        try:
+            array = np.asarray(value)
+        except ValueError:  # ragged: scikit-learn has the words for it
+            return Argument(value, "other")
+        argument = Argument(value, "sequence", array.shape, array.dtype)
+        argument.__dict__["array"] = array
+        return argument
+    return _describe_frame(value) or Argument(value, "other")

@@ -1,0 +1,159 @@
+"""Is there a usable GPU, and if not, why.
+
+The answer is found without importing CuPy or cuML and without making a CUDA context: the
+installed distributions say which CUDA major version is needed, and the driver library is asked
+directly. `unusable` is cheap after its first call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+__all__ = ["GPU", "disable", "gpu", "unusable"]
+
+logger = logging.getLogger("accelsk")
+
+#: Compute capability that cuML needs, by CUDA major version (RAPIDS installation requirements).
+_CAPABILITY = {12: (7, 0), 13: (7, 5)}
+_CUDA_SUCCESS = 0
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
+
+
+@dataclass(frozen=True)
+class GPU:
+    """The first visible GPU.
+
+    Attributes
+    ----------
+    name : str
+    capability : tuple of int
+        Compute capability, (major, minor).
+    driver : tuple of int
+        The CUDA version that the driver supports, (major, minor).
+    memory : int
+        Device memory in bytes.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    driver: tuple[int, int]
+    memory: int
+
+
+class _Unusable(Exception):  # noqa: N818 - carries a reason, it is not an error
+    pass
+
+
+def _installed_cuda() -> int:
+    """Return the CUDA major version of the installed cuML."""
+    for major in _CAPABILITY:
+        try:
+            importlib.metadata.version(f"cuml-cu{major}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        return major
+    # cuML from conda or a source build carries no such name: ask for the least, its import tells
+    return min(_CAPABILITY)
+
+
+def _require_packages() -> None:
+    for package in ("cupy", "cuml"):
+        if importlib.util.find_spec(package) is None:
+            raise _Unusable(
+                f"{package} is not installed (pip install 'accelsk[cuda13]', or [cuda12] for a "
+                "driver of CUDA 12)"
+            )
+
+
+def _load_driver() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise _Unusable("no NVIDIA driver (libcuda.so.1 was not found)") from None
+
+
+def _query(driver: ctypes.CDLL) -> GPU:
+    code = driver.cuInit(0)
+    if code != _CUDA_SUCCESS:
+        raise _Unusable(f"the NVIDIA driver cannot be used (cuInit gave error {code})")
+    number = ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(number))
+    version = (number.value // 1000, number.value % 1000 // 10)
+    driver.cuDeviceGetCount(ctypes.byref(number))
+    if number.value == 0:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        hint = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
+        raise _Unusable(f"no GPU is visible{hint}")
+    device = ctypes.c_int()
+    driver.cuDeviceGet(ctypes.byref(device), 0)
+    name = ctypes.create_string_buffer(256)
+    driver.cuDeviceGetName(name, len(name), device)
+    capability = []
+    for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR):
+        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        capability.append(number.value)
+    memory = ctypes.c_size_t()
+    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    return GPU(name.value.decode(), (capability[0], capability[1]), version, memory.value)
+
+
+def _require_fit(gpu: GPU, cuda: int) -> None:
+    if gpu.driver[0] < cuda:
+        raise _Unusable(
+            f"the NVIDIA driver is too old: it supports CUDA {gpu.driver[0]}.{gpu.driver[1]}, the "
+            f"installed cuML needs CUDA {cuda}"
+        )
+    if gpu.capability < _CAPABILITY[cuda]:
+        have, need = (".".join(map(str, c)) for c in (gpu.capability, _CAPABILITY[cuda]))
+        raise _Unusable(f"{gpu.name} has compute capability {have}, cuML needs {need}")
+
+
+@functools.cache
+def _probe() -> tuple[GPU | None, str | None]:
+    try:
+        _require_packages()
+        gpu = _query(_load_driver())
+        _require_fit(gpu, _installed_cuda())
+    except _Unusable as reason:
+        return None, str(reason)
+    return gpu, None
+
+
+_lock = threading.Lock()
+_disabled: str | None = None
+
+
+def disable(reason: str) -> None:
+    """Take the GPU out of use for the rest of the process."""
+    global _disabled
+    with _lock:
+        first, _disabled = _disabled is None, _disabled or reason
+    if first:
+        logger.warning("The GPU is out of use in this process: %s", reason)
+
+
+def unusable() -> str | None:
+    """Return why no GPU can be used in this process, or None if one can."""
+    return _disabled or _probe()[1]
+
+
+def gpu() -> GPU | None:
+    """Return what is known about the GPU, or None if there is none that can be used."""
+    return None if unusable() else _probe()[0]
+
+
+def _forked() -> None:
+    # CUDA does not survive a fork: the child computes on the CPU, silently, as it may well be a
+    # worker among many.
+    global _disabled
+    _disabled = _disabled or "CUDA cannot be used in a forked process"
+
+
+os.register_at_fork(after_in_child=_forked)

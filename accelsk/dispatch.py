@@ -1,0 +1,302 @@
+"""The decorator around a method: plan the call, run it on an engine or in scikit-learn, report.
+
+The three steps stay apart: `plan` says where a call can run or why it cannot, without running
+it; an engine runs it and may fail; `Accelerated._accelsk_adopt` takes the fitted state over.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sklearn
+from sklearn.utils.validation import check_is_fitted
+
+from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
+from accelsk.config import Config, current
+from accelsk.device.errors import poisons_context
+from accelsk.device.memory import free_pools, is_out_of_memory
+from accelsk.device.probe import disable
+from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
+from accelsk.engines.base import Call, Engine, Outcome, bind, fits
+from accelsk.estimator import SLOT, Accelerated
+from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal
+from accelsk.introspection import overridden
+from accelsk.profiling.events import Event, Stopwatch, report
+
+__all__ = ["Method", "Plan", "accelerate_methods", "method_of", "plan"]
+
+logger = logging.getLogger("accelsk")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of scikit-learn's that has engines.
+
+    Attributes
+    ----------
+    original : type
+        The scikit-learn class.
+    name : str
+    function : callable
+        scikit-learn's own function.
+    signature : inspect.Signature
+        Without the estimator itself.
+    """
+
+    original: type
+    name: str
+    function: Callable[..., Any]
+    signature: inspect.Signature
+
+    @property
+    def qualname(self) -> str:
+        return f"{self.original.__name__}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where a call would run.
+
+    Attributes
+    ----------
+    name : str
+        The qualified name of the call.
+    engine : Engine or None
+        The engine that would run it; None means scikit-learn.
+    call : Call or None
+        The call that the engine would run.
+    reasons : tuple of str
+        Why it would run in scikit-learn.
+    """
+
+    name: str
+    engine: Engine | None
+    call: Call | None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def invalid(self) -> bool:
+        """Whether scikit-learn is expected to reject the call with an error."""
+        return any(isinstance(reason, Invalid) for reason in self.reasons)
+
+    def __str__(self) -> str:
+        if self.engine is not None:
+            return f"{self.name}: on the GPU ({self.engine.name})"
+        return f"{self.name}: in scikit-learn, because: " + "; ".join(self.reasons)
+
+
+def plan(
+    estimator: Accelerated,
+    method: Method,
+    args: tuple,
+    kwargs: dict[str, Any],
+    *,
+    assume_usable: bool = False,
+) -> Plan:
+    """Return where a call would run, without running it and without looking at elements.
+
+    Parameters
+    ----------
+    estimator : Accelerated
+    method : Method
+    args, kwargs
+        The arguments of the call.
+    assume_usable : bool, default=False
+        Answer as if the configuration, and every engine in this process, allowed the call.
+    """
+
+    def refused(*reasons: str) -> Plan:
+        return Plan(method.qualname, None, None, tuple(dict.fromkeys(reasons)))
+
+    engines = [e for e in estimator._accelsk_engines if method.name in e.methods]
+    if not assume_usable:
+        if current().device == "cpu":
+            return refused("device='cpu' is set")
+        unusable = [engine.unusable() for engine in engines]
+        engines = [engine for engine, why in zip(engines, unusable, strict=True) if why is None]
+        if not engines:
+            return refused(*(why for why in unusable if why is not None))
+    if names := overridden(type(estimator), estimator._accelsk_class, method.name):
+        return refused(f"{type(estimator).__name__} overrides {', '.join(names)}")
+    if vars(estimator).get("_skl_callbacks"):
+        return refused("callbacks are set")
+    try:
+        call = Call(estimator, method.original, method.name, bind(method.signature, args, kwargs))
+        _validate(call)
+    except Exception as error:  # scikit-learn has its own words for each: it will say them
+        return refused(Invalid(f"scikit-learn rejects it ({type(error).__name__})"))
+    reasons: list[str] = []
+    for engine in engines:
+        refusals = [*engine.refusals(call)]
+        if not refusals:
+            return Plan(method.qualname, engine, call)
+        reasons += refusals
+    return refused(*reasons)
+
+
+def _validate(call: Call) -> None:
+    """Raise where scikit-learn would raise before it looks at the elements."""
+    estimator = call.estimator
+    if call.fits:
+        if not sklearn.get_config()["skip_parameter_validation"]:
+            estimator._validate_params()
+        return
+    check_is_fitted(estimator)
+    if not (call.takes_features and call.X.given):
+        return
+    if len(call.X.shape) == 2 and call.X.shape[1] != estimator.n_features_in_:
+        raise ValueError("the number of features differs")
+    fitted, given = getattr(estimator, "feature_names_in_", None), call.X.feature_names
+    if fitted is not None and given is not None and list(fitted) != list(given):
+        raise ValueError("the feature names differ")
+
+
+def _run(plan: Plan, estimator: Accelerated) -> Any:
+    """Run the planned call on its engine and take over what comes of it."""
+    engine, call = plan.engine, plan.call
+    assert engine is not None and call is not None
+    outcome = engine.run(call, None if call.fits else estimator._accelsk_model(engine))
+    result = to_host(outcome.result) if on_host(call.arguments.get("X")) else outcome.result
+    if call.fits:
+        attributes = {**_input_attributes(call), **outcome.attributes}
+        estimator._accelsk_adopt(engine, outcome.model, attributes)
+    elif call.takes_features and call.X.given:
+        # warns where one of the fit and this call had feature names and the other had not
+        check_feature_names(estimator, call.X.value, reset=False)
+    _announce(outcome)
+    return estimator if call.method == "fit" else result
+
+
+def _input_attributes(call: Call) -> dict[str, Any]:
+    names = call.X.feature_names
+    attributes = {"n_features_in_": call.X.shape[1]}
+    return attributes if names is None else {**attributes, "feature_names_in_": names}
+
+
+def _announce(outcome: Outcome) -> None:
+    for warn in outcome.announce:
+        warn()
+
+
+def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
+    """Return the result of the planned call and the plan; or a plan that says what failed."""
+    try:
+        return _run(plan, estimator), plan
+    except Refusal as refusal:
+        reason = refusal.reason
+    except Exception as error:
+        reason = _diagnose(error)
+    return None, Plan(plan.name, None, None, (reason,))
+
+
+def _diagnose(error: Exception) -> str:
+    """Return the reason to give for a failure of an engine, and see to what has to be done."""
+    if poisons_context(error):
+        disable(f"a CUDA error made it unusable ({error})")
+        return f"a CUDA error: {error}"
+    if is_out_of_memory(error):
+        free_pools()
+        return "the GPU ran out of memory"
+    logger.debug("an engine failed", exc_info=error)
+    first_line = str(error).strip().partition("\n")[0]
+    return f"the engine failed: {type(error).__name__}: {first_line}"
+
+
+def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
+    with Stopwatch() as watch:
+        chosen = plan(estimator, method, args, kwargs)
+        if chosen.engine is not None:
+            result, chosen = _attempt(chosen, estimator)
+        if chosen.engine is None:
+            result = _fall_back(chosen, estimator, method, args, kwargs)
+    engine = None if chosen.engine is None else chosen.engine.name
+    report(Event(chosen.name, engine, watch.duration, chosen.reasons))
+    return result
+
+
+def _fall_back(
+    chosen: Plan, estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """Run scikit-learn's own method, on host arrays and host attributes."""
+    config = current()
+    if not chosen.invalid:
+        _object(config, chosen)
+    if fits(method.name):
+        _release_before_refit(estimator)
+    values = [*args, *kwargs.values()]
+    device = any(is_device_array(value) for value in values)
+    if device:
+        args = tuple(to_host(value) for value in args)
+        kwargs = {name: to_host(value) for name, value in kwargs.items()}
+    result = method.function(estimator, *args, **kwargs)
+    if chosen.invalid:  # it was expected to raise
+        _object(config, chosen)
+    if device and hasattr(result, "__array__"):
+        return to_device(result)
+    return result
+
+
+def _release_before_refit(estimator: Accelerated) -> None:
+    """Have the attributes of an earlier fit on the host, where scikit-learn leaves them.
+
+    A model that cannot be fetched any more does not keep its estimator from being fitted anew.
+    """
+    try:
+        estimator._accelsk_release()
+    except Exception as error:
+        logger.debug("an earlier fit could not be fetched", exc_info=error)
+        vars(estimator).pop(SLOT, None)
+
+
+def _object(config: Config, chosen: Plan) -> None:
+    """Do what ``on_fallback`` says, unless the CPU was asked for."""
+    if config.device == "cpu" or config.on_fallback == "log":
+        return
+    error = FallbackError(chosen.name, chosen.reasons)
+    if config.on_fallback == "raise":
+        raise error
+    warnings.warn(str(error), FallbackWarning, stacklevel=5)
+
+
+def _wrap(method: Method) -> Callable[..., Any]:
+    @functools.wraps(method.function)
+    def accelerated(self: Accelerated, *args: Any, **kwargs: Any) -> Any:
+        return _dispatch(self, method, args, kwargs)
+
+    return accelerated
+
+
+def accelerate_methods(cls: type[Accelerated]) -> None:
+    """Replace the methods of `cls` that its engines can run.
+
+    A method that scikit-learn offers on a condition only (``available_if``) stays so.
+    """
+    original = cls._accelsk_original
+    for name in dict.fromkeys(name for engine in cls._accelsk_engines for name in engine.methods):
+        attribute = inspect.getattr_static(original, name)
+        conditional = isinstance(attribute, AvailableIfDescriptor)
+        function = attribute.fn if conditional else attribute
+        parameters = [*inspect.signature(function).parameters.values()][1:]
+        method = Method(original, name, function, inspect.Signature(parameters))
+        wrapper = _wrap(method)
+        wrapper._accelsk_method = method  # type: ignore[attr-defined]
+        if conditional:
+            wrapper = type(attribute)(wrapper, attribute.check, attribute.attribute_name)
+        setattr(cls, name, wrapper)
+
+
+def method_of(cls: type[Accelerated], name: str) -> Method | None:
+    """Return the dispatched method `name` of `cls`, or None where none has engines."""
+    attribute = inspect.getattr_static(cls._accelsk_class, name, None)
+    function: Any = attribute.fn if isinstance(attribute, AvailableIfDescriptor) else attribute
+    while function is not None and not hasattr(function, "_accelsk_method"):
+        function = getattr(function, "__wrapped__", None)
+    return None if function is None else function._accelsk_method
+
+

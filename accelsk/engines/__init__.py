@@ -1,0 +1,1 @@
+"""The ways of computing, one module each; `base` says what an engine is."""

@@ -1,0 +1,243 @@
+"""What an engine is: it says whether it can run a call, runs it, and hands over fitted state.
+
+The three steps stay apart. `Engine.refusals` is a pure function of hyperparameters and of what
+is known about the data; it needs no GPU. `Engine.run` computes, and may fail in any way: the
+call then goes to scikit-learn. `Engine.attributes` gives the fitted attributes of scikit-learn.
+"""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple
+
+from accelsk.data import Argument, describe
+
+__all__ = ["Call", "Engine", "Outcome", "Rule", "only", "refuse"]
+
+
+class Call:
+    """One call of a method of an accelerated estimator.
+
+    Parameters
+    ----------
+    estimator : Accelerated
+        Engines read hyperparameters and fitted attributes from it; they write nothing to it.
+    original : type
+        The scikit-learn class.
+    method : str
+    arguments : mapping
+        The arguments by name, defaults filled in, as scikit-learn's signature binds them.
+
+    Attributes
+    ----------
+    fits : bool
+        Whether the method fits the estimator.
+    parameters : dict
+        The hyperparameters by name.
+    """
+
+    def __init__(
+        self, estimator: Any, original: type, method: str, arguments: Mapping[str, Any]
+    ) -> None:
+        self.estimator = estimator
+        self.original = original
+        self.method = method
+        self.arguments = arguments
+        self._described: dict[str, Argument] = {}
+
+    @property
+    def fits(self) -> bool:
+        return fits(self.method)
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        return self.estimator.get_params(deep=False)
+
+    def argument(self, name: str) -> Argument:
+        """Return what is known of the argument `name`, which may be missing."""
+        if name not in self._described:
+            self._described[name] = describe(self.arguments.get(name))
+        return self._described[name]
+
+    @property
+    def takes_features(self) -> bool:
+        """Whether ``X`` has the columns that the estimator was fitted on."""
+        return "X" in self.arguments and self.method != "inverse_transform"
+
+    @property
+    def X(self) -> Argument:  # noqa: N802
+        return self.argument("X")
+
+    @property
+    def y(self) -> Argument:
+        return self.argument("y")
+
+    @property
+    def sample_weight(self) -> Argument:
+        return self.argument("sample_weight")
+
+
+def fits(method: str) -> bool:
+    """Whether a method of this name fits its estimator."""
+    return method == "fit" or method.startswith("fit_")
+
+
+class Rule(NamedTuple):
+    """A declared condition that keeps a call off an engine.
+
+    Attributes
+    ----------
+    text : str
+        What the table of supported calls says, such as ``"positive=True"``.
+    test : callable
+        From a `Call` to the reason (a str) or None.
+    fit_only : bool
+        Whether the rule only concerns methods that fit.
+    """
+
+    text: str
+    test: Callable[[Call], str | None]
+    fit_only: bool = True
+
+
+def _same(value: Any, choice: Any) -> bool:
+    if isinstance(choice, (str, bool)) or choice is None:
+        return type(value) is type(choice) and value == choice
+    return isinstance(value, Real) and not isinstance(value, bool) and value == choice
+
+
+def only(parameter: str, *choices: Any, fit_only: bool = True) -> Rule:
+    """Run only where the hyperparameter is one of `choices`.
+
+    A hyperparameter that the installed scikit-learn does not have is no obstacle.
+    """
+
+    def test(call: Call) -> str | None:
+        if parameter not in call.parameters:
+            return None
+        value = call.parameters[parameter]
+        if any(_same(value, choice) for choice in choices):
+            return None
+        return f"{parameter}={value!r}"
+
+    listed = " or ".join(repr(choice) for choice in choices)
+    return Rule(f"{parameter} other than {listed}", test, fit_only)
+
+
+def refuse(text: str, test: Callable[[Call], Any], *, fit_only: bool = True) -> Rule:
+    """Do not run where `test` is true of the call; `text` is the reason."""
+    return Rule(text, lambda call: text if test(call) else None, fit_only)
+
+
+@dataclass
+class Outcome:
+    """What an engine gives back.
+
+    Attributes
+    ----------
+    result : object
+        What the method returns, as a device array where the engine has one. None from a method
+        that returns the estimator.
+    model : object
+        From a method that fits: the engine's own fitted model.
+    attributes : dict
+        From a method that fits: fitted attributes that are at hand already. They are set at
+        once, the others on first access.
+    announce : list of callable
+        Gives the warnings that scikit-learn would have given. Called once the outcome is taken
+        over, so that a call that ends in scikit-learn after all does not warn twice.
+    """
+
+    result: Any = None
+    model: Any = None
+    attributes: dict[str, Any] = field(default_factory=dict)
+    announce: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Engine(abc.ABC):
+    """A way of computing some methods of one estimator.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the profile and in the table of supported calls.
+    methods : tuple of str
+        The methods that it can run.
+    rules : tuple of Rule
+        What keeps a call off it.
+    per_row : frozenset of str
+        Fitted attributes with a row for each row of the training data, and which no method
+        reads: changing one in place does not make the model stale.
+    """
+
+    name: str
+    methods: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    per_row: frozenset[str] = frozenset()
+
+    @abc.abstractmethod
+    def unusable(self) -> str | None:
+        """Return why the engine cannot be used in this process, or None. Cheap."""
+
+    def load(self) -> None:  # noqa: B027 - an engine with nothing to import needs none
+        """Import what the engine needs, so that the first call does not have to."""
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        """Yield the reasons that keep `call` off the engine. Touches no GPU and no element."""
+        for rule in self.rules:
+            if (call.fits or not rule.fit_only) and (reason := rule.test(call)) is not None:
+                yield reason
+
+    @abc.abstractmethod
+    def run(self, call: Call, model: Any) -> Outcome:
+        """Run `call`.
+
+        Parameters
+        ----------
+        call : Call
+        model : object
+            The fitted model; None for a method that fits.
+
+        Raises
+        ------
+        Refusal
+            Where the data or the result show that scikit-learn must do it.
+        Exception
+            Any other failure. The call goes to scikit-learn.
+        """
+
+    @abc.abstractmethod
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        """Return the fitted attributes as scikit-learn has them: host arrays, its dtypes."""
+
+    @abc.abstractmethod
+    def restore(self, estimator: Any) -> Any:
+        """Return a model made from the fitted attributes of `estimator`, which are on the host.
+
+        Raises
+        ------
+        Refusal
+            Where the engine cannot hold such a model.
+        """
+
+
+def bind(signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by name, defaults filled in; the estimator is left out.
+
+    Raises
+    ------
+    TypeError
+        Where the arguments do not fit the signature.
+    """
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    arguments = dict(bound.arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            arguments.update(arguments.pop(name))
+    return arguments

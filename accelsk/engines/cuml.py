@@ -1,0 +1,330 @@
+"""cuML as an engine, through the methods that its classes offer for the purpose.
+
+Every cuML class with a counterpart in scikit-learn knows how to take hyperparameters and fitted
+attributes from it and how to give attributes back (``InteropMixin``). `CumlEngine` rests on
+those, so that an estimator on cuML is a declaration: the class, the methods, what keeps a call
+off it. Class labels are coded here rather than in cuML, so that labels of any type come back as
+they went in.
+
+cuML is imported at the first call, never before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.metrics import accuracy_score, r2_score
+
+from accelsk.device import probe
+from accelsk.device.transfer import to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Engine, Outcome
+from accelsk.exceptions import Refusal
+
+__all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor"]
+
+logger = logging.getLogger("accelsk")
+
+#: cuML's ``verbose`` is subtracted from its highest log level, 6, which is "off"; False is not 0.
+_SILENT = 0
+
+_import_lock = threading.Lock()
+
+
+def import_cuml() -> None:
+    """Import cuML and leave CuPy's allocator, which that import replaces, as it was."""
+    with _import_lock:
+        if "cuml" in sys.modules:
+            return
+        import cupy
+
+        allocator = cupy.cuda.get_allocator()
+        try:
+            importlib.import_module("cuml")
+        except Exception as error:
+            probe.disable(f"cuML could not be imported ({type(error).__name__}: {error})")
+            raise Refusal("cuML could not be imported") from error
+        finally:
+            cupy.cuda.set_allocator(allocator)
+
+
+class _Silence:
+    """Keeps cuML's own log lines off standard output while any thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._level: Any = None
+
+    def __enter__(self) -> None:
+        from cuml.internals import logger as cuml_logger
+
+        with self._lock:
+            if self._inside == 0:
+                self._level = cuml_logger.get_level()
+                cuml_logger.set_level(cuml_logger.level_enum.off)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        from cuml.internals import logger as cuml_logger
+
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                cuml_logger.set_level(self._level)
+
+
+_silence = _Silence()
+
+
+class CumlEngine(Engine):
+    """One estimator on cuML.
+
+    A subclass declares; where an estimator truly differs it overrides a method. A call of a
+    method ``name`` is run by ``self.name(...)`` where the engine defines that, else by the
+    method of that name of the cuML model.
+
+    Attributes
+    ----------
+    path : str
+        The cuML class below ``cuml``, such as ``"linear_model.Ridge"``.
+    dtype : dtype or None
+        The dtype to which scikit-learn casts all input; None keeps float32 and float64.
+    nan_is_valid : bool
+        Whether scikit-learn's class takes missing values.
+    min_rows : int
+        The fewest rows that cuML takes in a fit.
+    """
+
+    name = "cuml"
+    path: str
+    dtype: Any = None
+    nan_is_valid: bool = False
+    min_rows: int = 1
+
+    _missing: str | None = None
+    _loaded: ClassVar[dict[str, Any]] = {}
+
+    def unusable(self) -> str | None:
+        return probe.unusable() or self._missing
+
+    def load(self) -> None:
+        _ = self.model_class
+
+    @property
+    def model_class(self) -> Any:
+        """The cuML class. A release that lacks it costs this estimator its GPU, no other."""
+        if self.path not in self._loaded:
+            import_cuml()
+            module, _, name = f"cuml.{self.path}".rpartition(".")
+            try:
+                self._loaded[self.path] = getattr(importlib.import_module(module), name)
+            except (ImportError, AttributeError):
+                self._missing = f"the installed cuML has no {self.path}"
+                raise Refusal(self._missing) from None
+        return self._loaded[self.path]
+
+    # Can it
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        if call.X.given or call.fits:
+            min_rows = self.min_rows if call.fits else 1
+            yield from inputs.matrix_refusals(call, min_rows=min_rows)
+        yield from inputs.weights_refusals(call)
+
+    # Do it
+
+    def run(self, call: Call, model: Any) -> Outcome:
+        self.load()
+        with _silence:
+            if call.fits:
+                return self._run_fit(call)
+            own: Callable[..., Any] | None = getattr(self, call.method, None)
+            if own is not None:
+                return Outcome(own(call, model))
+            return Outcome(getattr(model, call.method)(self.matrix(call)))
+
+    def _run_fit(self, call: Call) -> Outcome:
+        X = self.matrix(call)
+        outcome = self.fit(call, X)
+        if call.method == "fit_predict":
+            outcome.result = self.labels_of(outcome.model)
+        elif call.method == "fit_transform":
+            outcome.result = self.transform_fitted(call, outcome.model, X)
+        return outcome
+
+    def matrix(self, call: Call) -> Any:
+        """Return ``X`` on the device."""
+        return inputs.matrix(call, self.dtype, nan_is_valid=self.nan_is_valid)
+
+    def parameters(self, call: Call) -> dict[str, Any]:
+        """Return the hyperparameters of the cuML model."""
+        return self._parameters_of(call.estimator)
+
+    def _parameters_of(self, estimator: Any) -> dict[str, Any]:
+        from cuml.internals.interop import UnsupportedOnGPU
+
+        try:
+            return self.model_class._params_from_cpu(estimator)
+        except UnsupportedOnGPU as error:
+            raise Refusal(f"cuML does not support it: {error}") from None
+
+    def new_model(self, **parameters: Any) -> Any:
+        """Return an unfitted cuML model that answers in CuPy arrays and prints nothing."""
+        return self.model_class(**parameters, output_type="cupy", verbose=_SILENT)
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        """Fit a model; `X` is on the device."""
+        model = self.new_model(**self.parameters(call))
+        model.fit(X, **self.fit_arguments(call, X))
+        return Outcome(model=model)
+
+    def fit_arguments(self, call: Call, X: Any) -> dict[str, Any]:
+        """Return the arguments of cuML's ``fit`` beside X."""
+        weight = inputs.weights(call, X.dtype)
+        return {} if weight is None else {"sample_weight": weight}
+
+    def labels_of(self, model: Any) -> Any:
+        """Return what ``fit_predict`` returns."""
+        return model.labels_
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        """Return what ``fit_transform`` returns."""
+        return model.transform(X)
+
+    # Take over
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        parameters = estimator.get_params(deep=False)
+        plain = estimator._accelsk_original(**parameters)
+        with _silence:
+            model._sync_attrs_to_cpu(plain)
+        return {name: value for name, value in vars(plain).items() if name not in parameters}
+
+    def restore(self, estimator: Any) -> Any:
+        self.load()
+        from cuml.internals.interop import UnsupportedOnGPU
+
+        model = self.new_model(**self._parameters_of(estimator))
+        try:
+            with _silence:
+                model._sync_attrs_from_cpu(estimator)
+        except UnsupportedOnGPU as error:
+            raise Refusal(f"cuML cannot hold this model: {error}") from None
+        return model
+
+
+class CumlRegressor(CumlEngine):
+    """A regressor on cuML.
+
+    Attributes
+    ----------
+    outputs : bool
+        Whether ``y`` may have several columns.
+    """
+
+    outputs: bool = False
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        if call.fits:
+            yield from inputs.target_refusals(call, outputs=self.outputs)
+
+    def fit_arguments(self, call: Call, X: Any) -> dict[str, Any]:
+        return {"y": inputs.target(call, X.dtype), **super().fit_arguments(call, X)}
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return predictions of scikit-learn's dtype."""
+        return model.predict(self.matrix(call))
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the coefficient of determination; the predictions come from the device."""
+        return r2_score(
+            to_host(call.y.value),
+            to_host(self.predict(call, model)),
+            sample_weight=to_host(call.sample_weight.value),
+        )
+
+
+class CumlClassifier(CumlEngine):
+    """A classifier on cuML. The model knows codes only; the labels stay with the estimator."""
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        if call.fits:
+            yield from inputs.labels_refusals(call)
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        codes, classes = inputs.labels(call)
+        model = self.new_model(**self.parameters(call))
+        model.fit(X, codes, sample_weight=self.class_weights(call, X, codes, classes))
+        return Outcome(model=model, attributes={"classes_": classes})
+
+    def class_weights(self, call: Call, X: Any, codes: Any, classes: np.ndarray) -> Any:
+        """Return ``sample_weight`` times ``class_weight`` of each row, None where all are one.
+
+        ``"balanced"`` is n_samples / (n_classes * count of the class), the formula of
+        `sklearn.utils.class_weight.compute_class_weight`.
+        """
+        weight = inputs.weights(call, X.dtype)
+        class_weight = call.parameters.get("class_weight")
+        if class_weight is None:
+            return weight
+        import cupy
+
+        if class_weight == "balanced":
+            count = cupy.bincount(codes, minlength=len(classes))
+            by_class = count.sum() / (len(classes) * count)
+        else:
+            if unknown := [label for label in class_weight if label not in classes]:
+                raise Refusal(f"class_weight names classes that y has not: {unknown}")
+            by_class = cupy.asarray([class_weight.get(label, 1.0) for label in classes.tolist()])
+        by_row = by_class[codes].astype(X.dtype)
+        return by_row if weight is None else by_row * weight
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return labels: on the device where the caller's data is and labels can be."""
+        codes = self.codes(call, model)
+        classes = call.estimator.classes_
+        if call.X.kind == "cupy" and classes.dtype.kind in "biuf":
+            import cupy
+
+            return cupy.asarray(classes)[codes]
+        return classes[to_host(codes)]
+
+    def codes(self, call: Call, model: Any) -> Any:
+        """Return predicted positions in ``classes_``: those of the highest probability."""
+        return self.predict_proba(call, model).argmax(axis=1)
+
+    def predict_proba(self, call: Call, model: Any) -> Any:
+        """Return probabilities of shape (n_samples, n_classes)."""
+        return model.predict_proba(self.matrix(call))
+
+    def predict_log_proba(self, call: Call, model: Any) -> Any:
+        """Return the logarithms of the probabilities."""
+        import cupy
+
+        return cupy.log(self.predict_proba(call, model))
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the accuracy; the predictions come from the device."""
+        return accuracy_score(
+            to_host(call.y.value),
+            to_host(self.predict(call, model)),
+            sample_weight=to_host(call.sample_weight.value),
+        )
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        return {**super().attributes(estimator, model), "classes_": estimator.classes_}
+
+    def restore(self, estimator: Any) -> Any:
+        model = super().restore(estimator)
+        model.classes_ = np.arange(len(estimator.classes_))
+        return model

@@ -1,0 +1,178 @@
+"""Arguments as arrays on the device, checked as scikit-learn checks them.
+
+What scikit-learn would reject is refused here, so that it gets to say so itself. `*_refusals`
+look at types and shapes only and belong to a plan; the others look at the elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelsk.device.transfer import to_device
+from accelsk.engines.base import Call
+from accelsk.exceptions import Invalid, Refusal
+
+__all__ = [
+    "Labels",
+    "labels",
+    "labels_refusals",
+    "matrix",
+    "matrix_refusals",
+    "target",
+    "target_refusals",
+    "weights",
+    "weights_refusals",
+]
+
+_INT32_MAX = 2**31 - 1
+
+#: scikit-learn warns where there are more than 20 classes and more than half as many as rows.
+_MANY_CLASSES = 20
+
+
+def matrix_refusals(call: Call, *, min_rows: int = 1) -> Iterator[str]:
+    """Yield why ``X`` cannot go to the device as a dense matrix."""
+    X = call.X
+    if X.kind == "sparse":
+        yield "X is sparse"
+    elif X.kind not in ("numpy", "cupy", "frame", "sequence") or not X.numeric:
+        yield f"X is not a plain array or frame of numbers ({X})"
+    elif len(X.shape) != 2:
+        yield Invalid(f"X has {len(X.shape)} dimensions")
+    elif 0 in X.shape:
+        yield Invalid("X is empty")
+    elif X.shape[0] < min_rows:
+        yield f"X has fewer than {min_rows} rows"
+    elif X.shape[0] * X.shape[1] > _INT32_MAX:
+        yield "X has more than 2**31 - 1 elements"
+
+
+def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
+    """Return ``X`` on the device, finite, as float32 where it is float32, else as float64.
+
+    Parameters
+    ----------
+    call : Call
+    dtype : dtype, default=None
+        The dtype where scikit-learn casts all input to one.
+    nan_is_valid : bool, default=False
+        Whether scikit-learn takes missing values.
+    """
+    import cupy
+
+    given = call.X
+    if dtype is None:
+        dtype = np.float32 if given.dtype == np.float32 else np.float64
+    X = to_device(given.array, dtype)
+    if given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
+        reason = "X contains NaN or infinity"
+        raise Refusal(reason if nan_is_valid else Invalid(reason))
+    return X
+
+
+def _column_refusals(call: Call, name: str, dimensions: tuple[int, ...]) -> Iterator[str]:
+    column = call.argument(name)
+    if column.kind not in ("numpy", "cupy", "frame", "sequence"):
+        yield f"{name} is not an array ({column})"
+    elif column.shape[:1] != call.X.shape[:1]:
+        yield Invalid(f"X and {name} differ in length")
+    elif len(column.shape) not in dimensions:
+        yield f"{name} has {len(column.shape)} dimensions"
+
+
+def target_refusals(call: Call, *, outputs: bool) -> Iterator[str]:
+    """Yield why ``y`` cannot go to the device as a regression target.
+
+    Parameters
+    ----------
+    call : Call
+    outputs : bool
+        Whether ``y`` may have several columns.
+    """
+    yield from _column_refusals(call, "y", (1, 2) if outputs else (1,))
+    if call.y.given and not call.y.numeric:
+        yield f"y is not numeric ({call.y})"
+
+
+def target(call: Call, dtype: Any) -> Any:
+    """Return a regression target on the device, finite."""
+    import cupy
+
+    y = to_device(call.y.array, dtype)
+    if not bool(cupy.isfinite(y).all()):
+        raise Refusal(Invalid("y contains NaN or infinity"))
+    return y
+
+
+class Labels(NamedTuple):
+    """Class labels as codes.
+
+    Attributes
+    ----------
+    codes : cupy.ndarray of shape (n_samples,), dtype=int32
+        Positions in `classes`.
+    classes : ndarray of shape (n_classes,)
+        The distinct labels, sorted, in the dtype in which they came.
+    """
+
+    codes: Any
+    classes: np.ndarray
+
+
+def labels_refusals(call: Call) -> Iterator[str]:
+    """Yield why ``y`` cannot be class labels for the device."""
+    yield from _column_refusals(call, "y", (1,))
+
+
+def labels(call: Call) -> Labels:
+    """Return ``y`` as codes on the device; strings are coded on the host.
+
+    Raises
+    ------
+    Refusal
+        Where scikit-learn would take ``y`` for something else than labels, or warn.
+    """
+    import cupy
+
+    y = call.y.array
+    if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
+        raise Refusal(f"y has labels of mixed or unknown type ({call.y})")
+    if y.dtype.kind not in "biufOU":
+        raise Refusal(f"y has labels of dtype {y.dtype}")
+    xp = cupy.get_array_module(y)
+    if y.dtype.kind == "f" and not bool((xp.isfinite(y) & (y == xp.rint(y))).all()):
+        raise Refusal(Invalid("y is continuous"))
+    classes, codes = xp.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise Refusal("y has one class only")
+    if len(classes) > _MANY_CLASSES and len(classes) > round(len(y) / 2):
+        raise Refusal("y has more than half as many classes as rows")
+    return Labels(to_device(codes, np.int32), cupy.asnumpy(classes))
+
+
+def weights_refusals(call: Call) -> Iterator[str]:
+    """Yield why ``sample_weight`` cannot go to the device."""
+    weight = call.sample_weight
+    if weight.given and weight.kind != "scalar":
+        yield from _column_refusals(call, "sample_weight", (1,))
+        if not weight.numeric:
+            yield f"sample_weight is not numeric ({weight})"
+
+
+def weights(call: Call, dtype: Any) -> Any:
+    """Return ``sample_weight`` on the device, or None where none was given."""
+    import cupy
+
+    given = call.sample_weight
+    if not given.given:
+        return None
+    if given.kind == "scalar":
+        weight = cupy.full(call.X.shape[0], given.value, dtype)
+    else:
+        weight = to_device(given.array, dtype)
+    if not bool((cupy.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
+        raise Refusal("sample_weight is negative, zero throughout or not finite")
+    return weight

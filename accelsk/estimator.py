@@ -1,0 +1,281 @@
+"""`Accelerated`, the mixin that makes a scikit-learn class an accelerated one.
+
+An accelerated class is a real subclass of scikit-learn's. After a fit on an engine, the engine's
+model sits in one slot of the instance (`SLOT`) and the fitted attributes appear on first access:
+Python calls ``__getattr__`` only for names that are missing, which fetches them all, and from
+then on they are ordinary attributes. So there is one truth: the attributes, which the device
+model stands for until they are fetched, and must agree with afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import copyreg
+import functools
+import os
+import threading
+import warnings
+import weakref
+import zlib
+from collections.abc import Callable, Sequence
+from pydoc import locate
+from typing import Any, ClassVar
+
+import numpy as np
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
+
+from accelsk.engines.base import Engine
+from accelsk.introspection import assigned_names
+
+__all__ = ["SLOT", "Accelerated", "DeviceState", "PlainCall"]
+
+#: The name under which an instance holds its `DeviceState`. It never leaves the process.
+SLOT = "_accelsk_state"
+
+#: Set by scikit-learn's input validation rather than by a fit itself.
+_INPUT_NAMES = frozenset({"n_features_in_", "feature_names_in_"})
+
+
+class DeviceState:
+    """A fitted model on an engine, and how it stands to the attributes on the host.
+
+    Parameters
+    ----------
+    engine : Engine
+    model : object
+        The engine's fitted model.
+    fetched : bool
+        Whether the fitted attributes are on the host already.
+    """
+
+    #: Every state whose attributes are on the device alone.
+    unfetched: ClassVar[weakref.WeakSet[DeviceState]] = weakref.WeakSet()
+
+    def __init__(self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool) -> None:
+        self.engine = engine
+        self.model = model
+        self.fetched = fetched
+        self._lock = threading.RLock()
+        self._owner = weakref.ref(estimator)
+        self._fingerprint: dict[str, Any] | None = None
+        if fetched:
+            self._fingerprint = self._take_fingerprint(estimator)
+        else:
+            self.unfetched.add(self)
+
+    def fetch(self, estimator: Accelerated) -> None:
+        """Put the fitted attributes on `estimator`, once."""
+        with self._lock:
+            if self.fetched:
+                return
+            attributes = self.engine.attributes(estimator, self.model)
+            for name, value in attributes.items():
+                estimator.__dict__.setdefault(name, value)
+            self.fetched = True
+            self._fingerprint = self._take_fingerprint(estimator)
+            self.unfetched.discard(self)
+
+    def is_current(self, estimator: Accelerated) -> bool:
+        """Whether the attributes still are what the model was made from or gave out.
+
+        Assignments are seen by ``Accelerated.__setattr__``; this finds changes made in place.
+        """
+        return not self.fetched or self._fingerprint == self._take_fingerprint(estimator)
+
+    def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
+        return {
+            name: _fingerprint(value)
+            for name, value in list(vars(estimator).items())
+            if name.endswith("_") and not name.startswith("_") and name not in self.engine.per_row
+        }
+
+    @classmethod
+    def fetch_all(cls) -> None:
+        """Fetch whatever is on the device alone: CUDA does not survive what comes next."""
+        for state in list(cls.unfetched):
+            owner = state._owner()
+            if owner is not None:
+                state.fetch(owner)
+
+
+os.register_at_fork(before=DeviceState.fetch_all)
+
+
+def _fingerprint(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        return value.shape, value.dtype.str, zlib.crc32(np.ascontiguousarray(value).data)
+    if isinstance(value, np.ndarray):
+        return value.shape, tuple(map(id, value.flat)) if value.size < 1000 else id(value)
+    if isinstance(value, list):
+        return tuple(map(id, value))
+    return value if isinstance(value, (bool, int, float, str)) else id(value)
+
+
+@functools.cache
+def _watched_names(cls: type[Accelerated]) -> frozenset[str]:
+    return assigned_names(cls) | _INPUT_NAMES | set(cls._get_param_names())
+
+
+class PlainCall:
+    """Pickles as a call of an importable function, so that nothing is stored by value."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        self._call = (function, args)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple]:
+        return self._call
+
+
+def _portable(accelerated: type, original: type) -> PlainCall:
+    """Return what loads as `accelerated` where that can be imported, else as `original`."""
+    path = f"{accelerated.__module__}.{accelerated.__qualname__}"
+    candidates = PlainCall(filter, None, [PlainCall(locate, path), original])
+    return PlainCall(next, candidates)
+
+
+class Accelerated(BaseEstimator):
+    """Mixin for scikit-learn estimators whose methods try other engines first.
+
+    A class statement that names engines makes an accelerated class::
+
+        class Ridge(Accelerated, sklearn.linear_model.Ridge, engines=[RidgeOnCuml()]): ...
+
+    Every method that one of the engines can run is replaced by one that plans the call, runs it
+    on the first engine that can, and otherwise runs scikit-learn's own. Subclasses of an
+    accelerated class need not know: what they override runs, always.
+
+    Parameters
+    ----------
+    engines : sequence of Engine
+        In the order in which they are asked.
+    """
+
+    _accelsk_original: ClassVar[type]
+    _accelsk_class: ClassVar[type]
+    _accelsk_engines: ClassVar[tuple[Engine, ...]] = ()
+    _doc_link_module = "accelsk"
+
+    def __init_subclass__(cls, engines: Sequence[Engine] = (), **kwargs: Any) -> None:
+        if engines:
+            from accelsk.dispatch import accelerate_methods
+
+            cls._accelsk_original = next(
+                base for base in cls.__mro__[1:] if not issubclass(base, Accelerated)
+            )
+            cls._accelsk_class = cls
+            cls._accelsk_engines = tuple(engines)
+            cls.__doc__ = cls._accelsk_original.__doc__
+            accelerate_methods(cls)
+        super().__init_subclass__(**kwargs)
+        if engines:
+            from accelsk import registry
+
+            registry.add(cls)
+
+    # Fitted state
+
+    def __getattr__(self, name: str) -> Any:
+        state: DeviceState | None = self.__dict__.get(SLOT)
+        if state is not None and not state.fetched and name in self._accelsk_fitted_names():
+            state.fetch(self)
+        # Python comes here too when a property raised an AttributeError (NotFittedError is one);
+        # looking the name up again raises that same error.
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if SLOT in self.__dict__ and name in self._accelsk_watched_names():
+            self._accelsk_release()
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if SLOT in self.__dict__ and name in self._accelsk_watched_names():
+            self._accelsk_release()
+        super().__delattr__(name)
+
+    @classmethod
+    def _accelsk_fitted_names(cls) -> frozenset[str]:
+        return assigned_names(cls._accelsk_class)
+
+    @classmethod
+    def _accelsk_watched_names(cls) -> frozenset[str]:
+        """Return what a method may read: setting one of these makes a device model stale."""
+        return _watched_names(cls._accelsk_class)
+
+    def _accelsk_fetch(self) -> None:
+        """Have every fitted attribute on the host; the device model stays."""
+        state: DeviceState | None = self.__dict__.get(SLOT)
+        if state is not None:
+            state.fetch(self)
+
+    def _accelsk_release(self) -> None:
+        """Have every fitted attribute on the host and drop the device model."""
+        self._accelsk_fetch()
+        self.__dict__.pop(SLOT, None)
+
+    def _accelsk_adopt(self, engine: Engine, model: Any, attributes: dict[str, Any]) -> None:
+        """Take over what `engine` fitted, in place of all earlier fitted state."""
+        own = self.__dict__
+        own.pop(SLOT, None)
+        for name in _INPUT_NAMES | self._accelsk_fitted_names():
+            own.pop(name, None)
+        own.update(attributes)
+        own[SLOT] = DeviceState(engine, model, self, fetched=False)
+
+    def _accelsk_model(self, engine: Engine) -> Any:
+        """Return the fitted model of `engine`, made from the attributes where need be."""
+        state: DeviceState | None = self.__dict__.get(SLOT)
+        if state is not None and state.engine is engine and state.is_current(self):
+            return state.model
+        self._accelsk_release()
+        model = engine.restore(self)
+        self.__dict__[SLOT] = DeviceState(engine, model, self, fetched=True)
+        return model
+
+    # Copies and pickles see host state only
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._accelsk_fetch()
+        state = dict(super().__getstate__())
+        state.pop(SLOT, None)
+        if type(self) is self._accelsk_class:
+            # scikit-learn checks the version where the pickle loads as a class of its own
+            state["_sklearn_version"] = sklearn.__version__
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        version = state.pop("_sklearn_version", sklearn.__version__)
+        if version != sklearn.__version__:
+            warnings.warn(
+                InconsistentVersionWarning(
+                    estimator_name=type(self).__name__,
+                    current_sklearn_version=sklearn.__version__,
+                    original_sklearn_version=version,
+                ),
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+    def __copy__(self) -> Accelerated:
+        duplicate = type(self).__new__(type(self))
+        duplicate.__setstate__(self.__getstate__())
+        return duplicate
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Accelerated:
+        duplicate = memo[id(self)] = type(self).__new__(type(self))
+        duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return duplicate
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if type(self) is not self._accelsk_class:
+            return super().__reduce_ex__(protocol)
+        cls = _portable(self._accelsk_class, self._accelsk_original)
+        return copyreg._reconstructor, (cls, object, None), self.__getstate__()  # type: ignore[attr-defined]
+
+    # The link in the HTML representation leads to scikit-learn's page of the original
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        module = self._accelsk_original.__module__
+        public = ".".join(part for part in module.split(".") if not part.startswith("_"))
+        return {"estimator_module": public, "estimator_name": self._accelsk_original.__name__}

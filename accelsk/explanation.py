@@ -1,0 +1,98 @@
+"""`explain`: what would run where, and why, without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from accelsk.dispatch import method_of, plan
+from accelsk.registry import is_proxy
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a call would run.
+
+    Attributes
+    ----------
+    call : str
+        The qualified name, such as ``"Ridge.fit"``.
+    engine : str or None
+        What would compute it; None means scikit-learn.
+    reasons : tuple of str
+        Why it would run in scikit-learn.
+    obstacles : tuple of str
+        What would keep it off a GPU even where one is usable and may be used.
+    """
+
+    call: str
+    engine: str | None
+    reasons: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.engine is not None:
+            return f"{self.call} runs on the GPU ({self.engine})."
+        lines = [f"{self.call} runs in scikit-learn:"]
+        lines += [f"  - {reason}" for reason in (*self.reasons, *self.obstacles)]
+        if not self.obstacles and self.reasons:
+            lines.append("Nothing else keeps it off a GPU.")
+        return "\n".join(lines)
+
+
+def explain(estimator: Any, X: Any = None, y: Any = None, method: str = "fit") -> Explanation:
+    """Print and return what a call would run on, and why, without running it.
+
+    Only types and shapes are looked at: values (NaN, for one) can still send the call to
+    scikit-learn.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like of shape (n_samples, n_features), default=None
+        The data of the call. None asks about the hyperparameters alone.
+    y : array-like, default=None
+    method : str, default="fit"
+
+    Returns
+    -------
+    explanation : Explanation
+
+    Raises
+    ------
+    AttributeError
+        If `estimator` has no such method.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> from accelsk.linear_model import Ridge
+    >>> plan = accelsk.explain(Ridge(positive=True), [[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    Ridge.fit runs in scikit-learn:
+    ...
+    >>> plan.obstacles
+    ('positive=True',)
+    """
+    explanation = _explain(estimator, X, y, method)
+    print(explanation)
+    return explanation
+
+
+def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
+    getattr(estimator, method)
+    name = f"{type(estimator).__name__}.{method}"
+    if not is_proxy(estimator):
+        return Explanation(name, None, (), (f"{type(estimator).__name__} is not accelerated",))
+    dispatched = method_of(type(estimator), method)
+    if dispatched is None:
+        return Explanation(name, None, (), (f"no engine runs {method} itself",))
+    given = {"X": X, "y": y}
+    arguments = {k: v for k, v in given.items() if k in dispatched.signature.parameters and v is not None}
+    actual = plan(estimator, dispatched, (), arguments)
+    if actual.engine is not None:
+        return Explanation(dispatched.qualname, actual.engine.name)
+    supposed = plan(estimator, dispatched, (), arguments, assume_usable=True)
+    reasons = tuple(reason for reason in actual.reasons if reason not in supposed.reasons)
+    return Explanation(dispatched.qualname, None, reasons, supposed.reasons)

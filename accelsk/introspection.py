@@ -1,0 +1,109 @@
+"""What the methods of a scikit-learn class read and assign, from their compiled code.
+
+Two questions are answered for every supported release of scikit-learn without a table to keep:
+which attributes a fit sets (so that a fit on the GPU replaces exactly those), and which of its
+own methods a method may call (so that a user's override of one of them is never bypassed).
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+
+from sklearn.base import BaseEstimator
+
+from accelsk._sklearn import BOOKKEEPING
+
+__all__ = ["assigned_names", "overridden", "reached_names"]
+
+
+def _functions(attribute: object) -> Iterator[FunctionType]:
+    """Yield the plain functions behind a method, property, wrapper or descriptor."""
+    if isinstance(attribute, property):
+        candidates = [attribute.fget, attribute.fset]
+    elif isinstance(attribute, (classmethod, staticmethod)):
+        candidates = [attribute.__func__]
+    else:  # `available_if` keeps the function under `fn`, `cached_property` under `func`
+        candidates = [getattr(attribute, "fn", None) or getattr(attribute, "func", attribute)]
+    for candidate in candidates:
+        if callable(candidate):
+            function = inspect.unwrap(candidate)
+            if isinstance(function, FunctionType):
+                yield function
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+@functools.cache
+def _reached_codes(cls: type, method: str) -> dict[str, tuple[CodeType, ...]]:
+    """Map each attribute of `cls` that `method` may use, itself included, to its code."""
+    reached: dict[str, tuple[CodeType, ...]] = {}
+    pending = [method]
+    while pending:
+        name = pending.pop()
+        if name in reached:
+            continue
+        codes = tuple(
+            code
+            for klass in cls.__mro__
+            if name in vars(klass) and klass not in (BaseEstimator, object)
+            for function in _functions(vars(klass)[name])
+            for code in _codes(function.__code__)
+        )
+        reached[name] = codes
+        pending.extend(
+            used for code in codes for used in code.co_names if inspect.getattr_static(cls, used, None)
+        )
+    return reached
+
+
+def reached_names(cls: type, method: str) -> frozenset[str]:
+    """Return the attributes of `cls` that `method`, or what it calls, may use.
+
+    The answer errs on the side of too many: any name in the code counts.
+    """
+    return frozenset(_reached_codes(cls, method))
+
+
+@functools.cache
+def assigned_names(cls: type, methods: tuple[str, ...] = ("fit",)) -> frozenset[str]:
+    """Return the instance attributes that `methods` of `cls` may set: its fitted state."""
+    parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
+    names = {
+        instruction.argval
+        for method in methods
+        for codes in _reached_codes(cls, method).values()
+        for code in codes
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "STORE_ATTR"
+    }
+    return frozenset(names - parameters - BOOKKEEPING)
+
+
+@functools.cache
+def overridden(cls: type, accelerated: type, method: str) -> tuple[str, ...]:
+    """Return what `cls` redefines of the names that scikit-learn's `method` would use.
+
+    Parameters
+    ----------
+    cls : type
+        The accelerated class itself or a subclass of it made by a user.
+    accelerated : type
+        The accelerated class.
+    method : str
+        The method that is being called. A redefinition of the method itself does not count:
+        it is running already, and has asked for the original through ``super()``.
+    """
+    if cls is accelerated:
+        return ()
+    inner = cls.__mro__[: cls.__mro__.index(accelerated)]
+    redefined = {name for klass in inner for name in vars(klass) if not name.startswith("__")}
+    return tuple(sorted((redefined & reached_names(accelerated, method)) - {method}))

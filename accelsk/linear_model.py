@@ -1,0 +1,223 @@
+"""`sklearn.linear_model`, with classes that try the GPU first."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+from sklearn.linear_model import _base, _logistic, _ridge
+
+from accelsk._mirror import mirror
+from accelsk._sklearn import VERSION, check_optimize_result
+from accelsk.algorithms import least_squares, logistic
+from accelsk.device.transfer import to_device
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.engines.cuml import CumlClassifier, CumlRegressor
+from accelsk.estimator import Accelerated
+from accelsk.exceptions import Refusal
+
+__all__, __getattr__, __dir__ = mirror(__name__)
+
+
+def _decision(engine: Any, call: Call, model: Any) -> Any:
+    """Return X @ coef.T + intercept in the dtype that NumPy would give it."""
+    X = engine.matrix(call)
+    return X @ to_device(model.coef_).T + to_device(np.asarray(model.intercept_))
+
+
+class _LinearOnCuml(CumlRegressor):
+    """Least squares in float64 on the device, whatever comes in; attributes as scikit-learn's."""
+
+    methods = ("fit", "predict", "score")
+    outputs = True
+    min_rows = 2
+
+    def matrix(self, call: Call) -> Any:
+        X = super().matrix(call)
+        return X.astype(np.float64, copy=False) if call.fits else X
+
+    def predict(self, call: Call, model: Any) -> Any:
+        return _decision(self, call, model)
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        outcome = super().fit(call, X)
+        model = outcome.model
+        coef, intercept = cupy.atleast_2d(model.coef_), cupy.atleast_1d(model.intercept_)
+        coef, intercept, outcome.attributes = self.finish(call, X, coef, intercept)
+        single = len(call.y.shape) == 1
+        dtype = np.float32 if call.X.dtype == np.float32 else np.float64
+        model.coef_ = (coef[0] if single else coef).astype(dtype)
+        if not call.parameters["fit_intercept"]:
+            model.intercept_ = 0.0
+        elif single:
+            model.intercept_ = dtype(intercept[0])
+        else:
+            model.intercept_ = intercept.astype(dtype)
+        return outcome
+
+    def finish(
+        self, call: Call, X: Any, coef: Any, intercept: Any
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        """Return the solution, as it is to stand, and what other attributes come with it."""
+        return coef, intercept, {}
+
+
+class _RidgeOnCuml(_LinearOnCuml):
+    path = "linear_model.Ridge"
+    rules = (
+        only("positive", False),
+        # the others iterate, and report how often in n_iter_
+        only("solver", "auto", "svd", "cholesky"),
+        refuse("alpha is an array", lambda call: np.ndim(call.parameters["alpha"]) > 0),
+        refuse("alpha=0", lambda call: np.all(np.equal(call.parameters["alpha"], 0))),
+        refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
+    )
+
+    def finish(
+        self, call: Call, X: Any, coef: Any, intercept: Any
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        solver = call.parameters["solver"]
+        return coef, intercept, {"solver_": "cholesky" if solver == "auto" else solver}
+
+
+class _LinearRegressionOnCuml(_LinearOnCuml):
+    path = "linear_model.LinearRegression"
+    rules = (
+        only("positive", False),
+        refuse(
+            "no more rows than features", lambda call: call.X.shape[-1:] >= call.X.shape[:1]
+        ),
+    )
+
+    #: Below this ratio of singular values scikit-learn's rank decision rules the result.
+    _well_posed = 1e-6
+
+    def finish(
+        self, call: Call, X: Any, coef: Any, intercept: Any
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        import cupy
+
+        fit_intercept = call.parameters["fit_intercept"]
+        weight = inputs.weights(call, X.dtype)
+        y = inputs.target(call, X.dtype).reshape(len(X), -1)
+        Xc, X_mean = least_squares.centered(X, weight, fit_intercept, cupy)
+        yc, y_mean = least_squares.centered(y, weight, fit_intercept, cupy)
+        R, singular = least_squares.triangle(Xc, cupy)
+        if not bool(singular[-1] > self._well_posed * singular[0]):
+            raise Refusal("X is rank-deficient or nearly so")
+        coef = least_squares.refined(coef.T, Xc, yc, R, cupy).T
+        attributes = {
+            "rank_": int(len(singular)),
+            "singular_": singular.get().astype(call.X.dtype if call.X.dtype == "f4" else "f8"),
+        }
+        return coef, y_mean - X_mean @ coef.T, attributes
+
+
+class _LogisticRegressionOnCuml(CumlClassifier):
+    path = "linear_model.LogisticRegression"
+    methods = (
+        "fit",
+        "decision_function",
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "score",
+    )
+    min_rows = 2
+    rules = (
+        # "liblinear" penalises the intercept, "sag" and "saga" stop by a criterion of their own
+        only("solver", "lbfgs", "newton-cg", "newton-cholesky"),
+        # scikit-learn 1.8 deprecated penalty and warns where it is given
+        only("penalty", *(["deprecated"] if VERSION.release >= (1, 8) else ["l2", None])),
+        only("l1_ratio", *([0] if VERSION.release >= (1, 8) else [None])),
+        only("multi_class", "deprecated"),
+        only("warm_start", False),
+        only("dual", False),
+        only("verbose", 0),
+        only("n_jobs", *([None] if VERSION.release >= (1, 8) else [None, 1, -1])),
+        refuse("max_iter=0", lambda call: call.parameters["max_iter"] == 0),
+        refuse(
+            "class_weight='balanced' with sample_weight",
+            lambda call: call.parameters["class_weight"] == "balanced"
+            and call.sample_weight.given,
+        ),
+        refuse(
+            "penalty=None with C",
+            lambda call: call.parameters["penalty"] is None and call.parameters["C"] != 1.0,
+        ),
+    )
+
+    #: How often the tolerance is tightened until scikit-learn's stopping criterion holds.
+    _attempts = 4
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        codes, classes = inputs.labels(call)
+        weight = self.class_weights(call, X, codes, classes)
+        parameters = {**self.parameters(call), "class_weight": None}
+        tol, max_iter = parameters["tol"], parameters["max_iter"]
+        l2 = 0.0 if parameters["penalty"] is None else 1 / parameters["C"]
+        for attempt in range(self._attempts):
+            model = self.new_model(**{**parameters, "tol": tol * 0.1**attempt})
+            model.fit(X, codes, sample_weight=weight)
+            slope = logistic.gradient_norm(
+                X,
+                codes,
+                weight,
+                model.coef_,
+                model.intercept_,
+                l2,
+                parameters["fit_intercept"],
+                cupy,
+            )
+            converged = slope <= tol
+            if converged or int(model.n_iter_[0]) >= max_iter:
+                break
+        attributes = {"classes_": classes, "n_iter_": model.n_iter_.astype(np.int32)}
+        announce = []
+        if not converged:
+            if parameters["max_iter"] > int(model.n_iter_[0]) or call.parameters["solver"] != "lbfgs":
+                raise Refusal("cuML did not converge")
+            announce.append(partial(_warn_not_converged, max_iter))
+        return Outcome(model=model, attributes=attributes, announce=announce)
+
+    def decision_function(self, call: Call, model: Any) -> Any:
+        """Return the scores, of shape (n_samples,) for two classes."""
+        scores = _decision(self, call, model)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def codes(self, call: Call, model: Any) -> Any:
+        scores = self.decision_function(call, model)
+        return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def predict_proba(self, call: Call, model: Any) -> Any:
+        import cupy
+
+        return logistic.probabilities(self.decision_function(call, model), cupy)
+
+
+def _warn_not_converged(max_iter: int) -> None:
+    """Give the ConvergenceWarning that scikit-learn gives after `max_iter` iterations."""
+    result = OptimizeResult(
+        status=1, message="TOTAL NO. OF ITERATIONS REACHED LIMIT", nit=max_iter, success=False
+    )
+    check_optimize_result(
+        "lbfgs", result, max_iter, extra_warning_msg=_logistic._LOGISTIC_SOLVER_CONVERGENCE_MSG
+    )
+
+
+class Ridge(Accelerated, _ridge.Ridge, engines=[_RidgeOnCuml()]): ...
+
+
+class LinearRegression(Accelerated, _base.LinearRegression, engines=[_LinearRegressionOnCuml()]): ...
+
+
+class LogisticRegression(
+    Accelerated, _logistic.LogisticRegression, engines=[_LogisticRegressionOnCuml()]
+): ...

@@ -1,0 +1,190 @@
+"""Which accelerated class stands for which original."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+from accelsk.engines.base import Engine
+from accelsk.estimator import SLOT, Accelerated
+
+__all__ = ["accelerated_classes", "add", "from_sklearn", "is_proxy", "register", "to_sklearn"]
+
+_classes: dict[type, type[Accelerated]] = {}
+
+
+def add(cls: type[Accelerated]) -> None:
+    """Record `cls` as the accelerated class of its original. A later one takes its place."""
+    _classes[cls._accelsk_original] = cls
+
+
+def accelerated_classes() -> dict[type, type[Accelerated]]:
+    """Return the accelerated classes that have been imported, by original."""
+    return dict(_classes)
+
+
+def register(
+    original: type, engines: Sequence[Engine], *, name: str | None = None, module: str | None = None
+) -> type[Accelerated]:
+    """Make the accelerated class of an estimator.
+
+    The same as the class statement ``class Name(Accelerated, original, engines=engines)``, which
+    does for classes that need code of their own.
+
+    Parameters
+    ----------
+    original : type
+        A class that follows scikit-learn's conventions: hyperparameters are set in ``__init__``
+        and nowhere else, fitted attributes in ``fit``.
+    engines : sequence of Engine
+        In the order in which they are asked whether they can run a call.
+    name : str, default=None
+        The name of the new class; None takes that of `original`.
+    module : str, default=None
+        The module in which the caller puts the class under `name`; pickles look for it there.
+        None means the module that calls `register`.
+
+    Returns
+    -------
+    cls : type
+        A subclass of `original`, whose instances are instances of `original`.
+
+    Raises
+    ------
+    TypeError
+        If `original` is not a class with scikit-learn's ``get_params``, or is accelerated already.
+
+    Examples
+    --------
+    ::
+
+        from accelsk.engines.base import Engine
+
+        class WaveletsOnCupy(Engine):
+            ...
+
+        Wavelets = accelsk.register(some_library.Wavelets, [WaveletsOnCupy()])
+    """
+    if not (isinstance(original, type) and hasattr(original, "get_params")):
+        raise TypeError(f"{original!r} is not a class with scikit-learn's get_params")
+    if issubclass(original, Accelerated):
+        raise TypeError(f"{original.__name__} is accelerated already")
+    if module is None:
+        frame = inspect.currentframe()
+        caller = frame.f_back if frame is not None else None
+        module = caller.f_globals.get("__name__", __name__) if caller is not None else __name__
+    name = name or original.__name__
+    namespace = {"__module__": module, "__qualname__": name}
+    return types.new_class(
+        name, (Accelerated, original), {"engines": engines}, lambda body: body.update(namespace)
+    )
+
+
+def is_proxy(instance_or_class: Any) -> bool:
+    """Whether a class is accelerated, or an instance one of such a class.
+
+    Parameters
+    ----------
+    instance_or_class : object
+
+    Returns
+    -------
+    is_proxy : bool
+        True for accelerated classes, their subclasses, and instances of either.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> from accelsk.linear_model import Ridge
+    >>> import sklearn.linear_model
+    >>> accelsk.is_proxy(Ridge), accelsk.is_proxy(sklearn.linear_model.Ridge())
+    (True, False)
+    """
+    cls = instance_or_class if isinstance(instance_or_class, type) else type(instance_or_class)
+    return issubclass(cls, Accelerated) and bool(cls._accelsk_engines)
+
+
+def _transfer(source: Any, cls: type) -> Any:
+    target = cls.__new__(cls)
+    own = {name: value for name, value in vars(source).items() if name != SLOT}
+    target.__dict__.update(own)
+    return target
+
+
+def to_sklearn(est: Any) -> Any:
+    """Return the plain scikit-learn estimator that equals an accelerated one.
+
+    Parameters
+    ----------
+    est : estimator
+        An instance of an accelerated class.
+
+    Returns
+    -------
+    plain : estimator
+        An instance of scikit-learn's class with the same hyperparameters and fitted attributes.
+        Arrays are shared, not copied.
+
+    Raises
+    ------
+    TypeError
+        If `est` is not of an accelerated class, or of a user's subclass of one.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> from accelsk.linear_model import Ridge
+    >>> type(accelsk.to_sklearn(Ridge(alpha=2.0))).__module__
+    'sklearn.linear_model._ridge'
+    """
+    if not is_proxy(est) or isinstance(est, type) or type(est) is not est._accelsk_class:
+        raise TypeError(f"{type(est).__name__} is not an accelerated class")
+    est._accelsk_fetch()
+    return _transfer(est, est._accelsk_original)
+
+
+def from_sklearn(est: Any) -> Any:
+    """Return the accelerated estimator that equals a plain scikit-learn one.
+
+    A model that was fitted on a CPU then predicts on the GPU.
+
+    Parameters
+    ----------
+    est : estimator
+        An instance of a class that has an accelerated class.
+
+    Returns
+    -------
+    accelerated : estimator
+        With the same hyperparameters and fitted attributes. Arrays are shared, not copied.
+
+    Raises
+    ------
+    TypeError
+        If there is no accelerated class for the type of `est`.
+
+    Examples
+    --------
+    >>> import accelsk, sklearn.linear_model
+    >>> accelsk.from_sklearn(sklearn.linear_model.Ridge(alpha=2.0)).alpha
+    2.0
+    """
+    cls = _find(type(est))
+    if cls is None:
+        raise TypeError(f"{type(est).__name__} has no accelerated class")
+    return _transfer(est, cls)
+
+
+def _find(original: type) -> type[Accelerated] | None:
+    """Return the accelerated class of `original`, importing the module that would define it."""
+    package, _, rest = original.__module__.partition(".")
+    if original not in _classes and package == "sklearn":
+        import importlib
+
+        module = f"accelsk.{rest.partition('.')[0]}"
+        if module not in sys.modules and importlib.util.find_spec(module) is not None:
+            importlib.import_module(module)
+    return _classes.get(original)
