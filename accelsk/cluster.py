@@ -25,8 +25,19 @@ def _algorithm_warns(call: Call) -> bool:
     return call.parameters["algorithm"] == "elkan" and call.parameters["n_clusters"] == 1
 
 
+def _other_dtype(call: Call) -> bool:
+    """Whether new data, cast as scikit-learn casts it, has another dtype than the centres."""
+    if call.fits:
+        return False
+    dtype = np.float32 if call.X.dtype == np.float32 else np.float64
+    return dtype != call.estimator.cluster_centers_.dtype
+
+
 class _KMeansOnCuml(CumlEngine):
-    """Lloyd's iterations are cuML's; seeds are drawn as scikit-learn draws them."""
+    """cuML finds the nearest centres; seeding and iterations are scikit-learn's.
+
+    So the same seed gives the same clusters, as far as rounding does not decide.
+    """
 
     path = "cluster.KMeans"
     methods = ("fit", "fit_predict", "fit_transform", "predict", "transform", "score")
@@ -37,44 +48,50 @@ class _KMeansOnCuml(CumlEngine):
         refuse("one cluster with algorithm='elkan'", _algorithm_warns),
         refuse(
             "n_init other than 1 with an array as init",
-            lambda call: not isinstance(call.parameters["init"], str)
-            and call.parameters["n_init"] not in ("auto", 1),
+            lambda call: (
+                not isinstance(call.parameters["init"], str)
+                and call.parameters["n_init"] not in ("auto", 1)
+            ),
         ),
         refuse(
             Invalid("fewer rows than clusters"),
             lambda call: call.X.shape[:1] < (call.parameters["n_clusters"],),
         ),
+        refuse("X has another dtype than the centres", _other_dtype, fit_only=False),
     )
 
-    #: The smallest change of centres that cuML counts as none, where scikit-learn has tol=0.
-    _no_tolerance = float(np.finfo(np.float32).tiny)
-
     def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
         mean = X.mean(axis=0)
         X = X - mean  # scikit-learn's way to more exact distances
         weight = inputs.weights(call, X.dtype)
-        tolerance = float(X.var(axis=0).mean()) * call.parameters["tol"]
+        model = self.new_model(n_clusters=call.parameters["n_clusters"])
+        model.n_features_in_ = X.shape[1]
+
+        def assign(centers: Any) -> Any:
+            model.cluster_centers_ = centers
+            return model.predict(X)
+
         runs = [
-            self._run_once(call, X, weight, seeds, max(tolerance, self._no_tolerance))
+            kmeans.lloyd(
+                X,
+                seeds,
+                weight,
+                assign=assign,
+                max_iter=call.parameters["max_iter"],
+                tol=float(X.var(axis=0).mean()) * call.parameters["tol"],
+                xp=cupy,
+            )
             for seeds in self._seeds(call, X, weight, mean)
         ]
-        model = min(runs, key=lambda run: run.inertia_)
-        centers, labels = model.cluster_centers_, model.labels_
-        if len(np.unique(to_host(labels))) < len(centers):
-            raise Refusal("a cluster ran empty, which scikit-learn fills or warns of")
-        model.inertia_ = kmeans.inertia(X, centers, labels, weight)
-        model.cluster_centers_ = centers + mean
+        best = min(runs, key=lambda run: run.inertia)
+        if len(cupy.unique(best.labels)) < len(best.centers):
+            raise Refusal("fewer distinct clusters than asked for, of which scikit-learn warns")
+        model.cluster_centers_ = best.centers + mean
+        model.labels_ = best.labels.astype(np.int32, copy=False)
+        model.inertia_, model.n_iter_ = best.inertia, best.n_iter
         return Outcome(model=model)
-
-    def _run_once(self, call: Call, X: Any, weight: Any, seeds: Any, tolerance: float) -> Any:
-        model = self.new_model(
-            n_clusters=call.parameters["n_clusters"],
-            init=seeds,
-            n_init=1,
-            max_iter=call.parameters["max_iter"],
-            tol=tolerance,
-        )
-        return model.fit(X, sample_weight=weight)
 
     def _seeds(self, call: Call, X: Any, weight: Any, mean: Any) -> list[Any]:
         """Return the initial centres of each run."""
@@ -108,16 +125,6 @@ class _KMeansOnCuml(CumlEngine):
             raise Refusal(Invalid("init contains NaN or infinity"))
         return to_device(seeds, mean.dtype) - mean
 
-    def matrix(self, call: Call) -> Any:
-        X = super().matrix(call)
-        if call.fits:
-            return X
-        # scikit-learn casts new data to the dtype of the centres
-        return X.astype(call.estimator.cluster_centers_.dtype, copy=False)
-
-    def labels_of(self, model: Any) -> Any:
-        return model.labels_.astype(np.int32, copy=False)
-
     def predict(self, call: Call, model: Any) -> Any:
         """Return the nearest centre of each row, int32 as in scikit-learn."""
         return model.predict(self.matrix(call)).astype(np.int32, copy=False)
@@ -127,10 +134,6 @@ class _KMeansOnCuml(CumlEngine):
         X = self.matrix(call)
         weight = inputs.weights(call, X.dtype)
         return -kmeans.inertia(X, model.cluster_centers_, model.predict(X), weight)
-
-    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
-        found = super().attributes(estimator, model)
-        return {**found, "labels_": found["labels_"].astype(np.int32, copy=False)}
 
 
 class _DBSCANOnCuml(CumlEngine):

@@ -38,19 +38,25 @@ class _PCAOnCuml(CumlEngine):
         refuse(Invalid("more components than X has"), _too_many_components),
         refuse(
             "a share of variance as n_components with svd_solver='arpack' or 'randomized'",
-            lambda call: isinstance(call.parameters["n_components"], float)
-            and call.parameters["svd_solver"] in ("arpack", "randomized"),
+            lambda call: (
+                isinstance(call.parameters["n_components"], float)
+                and call.parameters["svd_solver"] in ("arpack", "randomized")
+            ),
         ),
         refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
         refuse(
             "svd_solver='arpack' without n_components",
-            lambda call: call.parameters["svd_solver"] == "arpack"
-            and call.parameters["n_components"] is None,
+            lambda call: (
+                call.parameters["svd_solver"] == "arpack"
+                and call.parameters["n_components"] is None
+            ),
         ),
         refuse(
             Invalid("X has another number of columns than there are components"),
-            lambda call: call.method == "inverse_transform"
-            and call.X.shape[-1:] != call.estimator.components_.shape[:1],
+            lambda call: (
+                call.method == "inverse_transform"
+                and call.X.shape[-1:] != call.estimator.components_.shape[:1]
+            ),
             fit_only=False,
         ),
         refuse("one feature", lambda call: call.X.shape[-1:] == (1,)),
@@ -66,10 +72,13 @@ class _PCAOnCuml(CumlEngine):
         model = self.new_model(**self.parameters(call))
         model.fit(X.astype(np.float64, copy=False))
         variance, ratio = model.explained_variance_, model.explained_variance_ratio_
-        if call.parameters["svd_solver"] == "full" and variance[-1] < self._well_posed * variance[0]:
+        if (
+            call.parameters["svd_solver"] == "full"
+            and variance[-1] < self._well_posed * variance[0]
+        ):
             raise Refusal("X is nearly rank-deficient")
         n = _n_components(call, ratio.get())
-        noise = float(variance[n:].mean()) if n < len(variance) else 0.0
+        noise = X.dtype.type(float(variance[n:].mean())) if n < len(variance) else 0.0
         signs = _signs(model.components_)
         kept = {
             "components_": (model.components_ * signs)[:n],
@@ -81,7 +90,7 @@ class _PCAOnCuml(CumlEngine):
         for name, value in kept.items():
             setattr(model, name, value.astype(X.dtype))
         model.n_components_ = n
-        model.noise_variance_ = X.dtype.type(noise)
+        model.noise_variance_ = noise
         return Outcome(model=model)
 
     def transform(self, call: Call, model: Any) -> Any:
@@ -111,14 +120,15 @@ class _PCAOnCuml(CumlEngine):
         return {**super().attributes(estimator, model), "_fit_svd_solver": "covariance_eigh"}
 
 
-def _n_components(call: Call, ratio: np.ndarray) -> int:
+def _n_components(call: Call, ratio: np.ndarray) -> int | np.integer:
     """Return how many components to keep, as scikit-learn resolves ``n_components``."""
     n = call.parameters["n_components"]
     if n is None:
         return len(ratio)
     if isinstance(n, Integral):
         return int(n)
-    return min(int(np.searchsorted(np.cumsum(ratio), n, side="right")) + 1, len(ratio))
+    enough: np.integer = np.searchsorted(np.cumsum(ratio), n, side="right") + 1
+    return min(enough, np.int64(len(ratio)))
 
 
 def _signs(components: Any) -> Any:

@@ -160,7 +160,8 @@ def _validate(call: Call) -> None:
 def _run(plan: Plan, estimator: Accelerated) -> Any:
     """Run the planned call on its engine and take over what comes of it."""
     engine, call = plan.engine, plan.call
-    assert engine is not None and call is not None
+    assert engine is not None
+    assert call is not None
     outcome = engine.run(call, None if call.fits else estimator._accelsk_model(engine))
     result = to_host(outcome.result) if on_host(call.arguments.get("X")) else outcome.result
     if call.fits:
@@ -251,7 +252,7 @@ def _release_before_refit(estimator: Accelerated) -> None:
         estimator._accelsk_release()
     except Exception as error:
         logger.debug("an earlier fit could not be fetched", exc_info=error)
-        vars(estimator).pop(SLOT, None)
+        estimator.__dict__.pop(SLOT, None)
 
 
 def _object(config: Config, chosen: Plan) -> None:
@@ -298,5 +299,3 @@ def method_of(cls: type[Accelerated], name: str) -> Method | None:
     while function is not None and not hasattr(function, "_accelsk_method"):
         function = getattr(function, "__wrapped__", None)
     return None if function is None else function._accelsk_method
-
-

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.ensemble import _forest
 from sklearn.utils import check_random_state
 
 from accelsk._mirror import mirror
-from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.algorithms.trees import completed
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
 from accelsk.engines.cuml import CumlClassifier, CumlEngine, CumlRegressor
 from accelsk.estimator import Accelerated
 
@@ -26,7 +30,7 @@ class _ForestOnCuml(CumlEngine):
     dtype = np.float32
     nan_is_valid = True
     min_rows = 2
-    rules = (
+    rules: tuple[Rule, ...] = (
         only("min_weight_fraction_leaf", 0),
         # cuML grows breadth first where scikit-learn takes the best leaf first
         only("max_leaf_nodes", None),
@@ -37,14 +41,17 @@ class _ForestOnCuml(CumlEngine):
         only("oob_score", False),
         only("warm_start", False),
         only("verbose", 0),
+        # the weight that reached each node could not be told from what cuML exports
+        refuse("sample_weight is given", lambda call: call.sample_weight.given),
         refuse(
             "max_samples is a number of rows",
             lambda call: isinstance(call.parameters["max_samples"], Integral),
         ),
         refuse(
             "max_samples without bootstrap",
-            lambda call: call.parameters["max_samples"] is not None
-            and not call.parameters["bootstrap"],
+            lambda call: (
+                call.parameters["max_samples"] is not None and not call.parameters["bootstrap"]
+            ),
         ),
     )
 
@@ -59,6 +66,59 @@ class _ForestOnCuml(CumlEngine):
         if isinstance(max_features, Integral):
             own["max_features"] = int(max_features)
         return {**own, "random_state": seed, "n_bins": min(self._bins, call.X.shape[0])}
+
+    def _run_fit(self, call: Call) -> Outcome:
+        with _no_treelite_warning():
+            return super()._run_fit(call)
+
+    def restore(self, estimator: Any) -> Any:
+        with _no_treelite_warning():
+            return super().restore(estimator)
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        with _no_treelite_warning():
+            found = super().attributes(estimator, model)
+        class_weight = getattr(model, "accelsk_class_weight", None)
+        trees = [self._tree(exported, estimator, class_weight) for exported in found["estimators_"]]
+        return {
+            **found,
+            "estimator_": estimator.estimator,
+            "estimators_": trees,
+            "_sample_weight": None,
+        }
+
+    def _tree(self, exported: Any, forest: Any, class_weight: np.ndarray | None) -> Any:
+        """Return one of the fitted trees with all that scikit-learn's own would have."""
+        tree = clone(forest.estimator).set_params(
+            **{name: getattr(forest, name) for name in forest.estimator_params}
+        )
+        tree.__dict__.update(
+            {name: value for name, value in vars(exported).items() if name.endswith("_")},
+            n_features_in_=forest.n_features_in_,
+            max_features_=_n_features_tried(tree.max_features, forest.n_features_in_),
+            tree_=completed(exported.tree_, forest.criterion, class_weight),
+        )
+        vars(tree).pop("is_categorical_", None)
+        return tree
+
+
+def _n_features_tried(max_features: Any, n_features: int) -> int:
+    """Return how many features a split looks at, as scikit-learn resolves ``max_features``."""
+    if max_features is None:
+        return n_features
+    if max_features in ("sqrt", "log2"):
+        return max(1, int(getattr(np, max_features)(n_features)))
+    if isinstance(max_features, Integral):
+        return int(max_features)
+    return max(1, int(max_features * n_features))
+
+
+@contextmanager
+def _no_treelite_warning() -> Iterator[None]:
+    """Keep quiet about nvForest and cuML carrying different releases of treelite."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"[\s\S]*newer Treelite version")
+        yield
 
 
 class _RandomForestClassifierOnCuml(_ForestOnCuml, CumlClassifier):
@@ -94,11 +154,27 @@ class _RandomForestRegressorOnCuml(_ForestOnCuml, CumlRegressor):
         return super().predict(call, model).astype(np.float64)
 
 
+class _Forest:
+    @property
+    def estimators_samples_(self) -> list[np.ndarray]:
+        if self.estimators_[0].random_state is None:  # type: ignore[attr-defined]
+            raise AttributeError(
+                "a forest fitted on the GPU does not know which rows each tree was grown on"
+            )
+        return super().estimators_samples_  # type: ignore[misc]
+
+
 class RandomForestClassifier(
-    Accelerated, _forest.RandomForestClassifier, engines=[_RandomForestClassifierOnCuml()]
+    _Forest,
+    Accelerated,
+    _forest.RandomForestClassifier,
+    engines=[_RandomForestClassifierOnCuml()],
 ): ...
 
 
 class RandomForestRegressor(
-    Accelerated, _forest.RandomForestRegressor, engines=[_RandomForestRegressorOnCuml()]
+    _Forest,
+    Accelerated,
+    _forest.RandomForestRegressor,
+    engines=[_RandomForestRegressorOnCuml()],
 ): ...

@@ -53,7 +53,9 @@ class DeviceState:
     #: Every state whose attributes are on the device alone.
     unfetched: ClassVar[weakref.WeakSet[DeviceState]] = weakref.WeakSet()
 
-    def __init__(self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool) -> None:
+    def __init__(
+        self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
+    ) -> None:
         self.engine = engine
         self.model = model
         self.fetched = fetched
@@ -114,7 +116,7 @@ def _fingerprint(value: Any) -> Any:
 
 
 @functools.cache
-def _watched_names(cls: type[Accelerated]) -> frozenset[str]:
+def _watched_names(cls: Any) -> frozenset[str]:
     return assigned_names(cls) | _INPUT_NAMES | set(cls._get_param_names())
 
 

@@ -89,7 +89,9 @@ def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     if dispatched is None:
         return Explanation(name, None, (), (f"no engine runs {method} itself",))
     given = {"X": X, "y": y}
-    arguments = {k: v for k, v in given.items() if k in dispatched.signature.parameters and v is not None}
+    arguments = {
+        k: v for k, v in given.items() if k in dispatched.signature.parameters and v is not None
+    }
     actual = plan(estimator, dispatched, (), arguments)
     if actual.engine is not None:
         return Explanation(dispatched.qualname, actual.engine.name)

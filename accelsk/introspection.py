@@ -60,7 +60,10 @@ def _reached_codes(cls: type, method: str) -> dict[str, tuple[CodeType, ...]]:
         )
         reached[name] = codes
         pending.extend(
-            used for code in codes for used in code.co_names if inspect.getattr_static(cls, used, None)
+            used
+            for code in codes
+            for used in code.co_names
+            if inspect.getattr_static(cls, used, None)
         )
     return reached
 
@@ -89,7 +92,7 @@ def assigned_names(cls: type, methods: tuple[str, ...] = ("fit",)) -> frozenset[
 
 
 @functools.cache
-def overridden(cls: type, accelerated: type, method: str) -> tuple[str, ...]:
+def overridden(cls: Any, accelerated: Any, method: str) -> tuple[str, ...]:
     """Return what `cls` redefines of the names that scikit-learn's `method` would use.
 
     Parameters

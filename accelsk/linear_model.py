@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,6 @@ from sklearn.linear_model import _base, _logistic, _ridge
 from accelsk._mirror import mirror
 from accelsk._sklearn import VERSION, check_optimize_result
 from accelsk.algorithms import least_squares, logistic
-from accelsk.device.transfer import to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.engines.cuml import CumlClassifier, CumlRegressor
@@ -24,8 +24,14 @@ __all__, __getattr__, __dir__ = mirror(__name__)
 
 def _decision(engine: Any, call: Call, model: Any) -> Any:
     """Return X @ coef.T + intercept in the dtype that NumPy would give it."""
-    X = engine.matrix(call)
-    return X @ to_device(model.coef_).T + to_device(np.asarray(model.intercept_))
+    import cupy
+
+    return engine.matrix(call) @ model.coef_.T + cupy.asarray(model.intercept_)
+
+
+def _dtype(call: Call) -> type[np.floating]:
+    """Return the dtype in which scikit-learn has fitted attributes."""
+    return np.float32 if call.X.dtype == np.float32 else np.float64
 
 
 class _LinearOnCuml(CumlRegressor):
@@ -50,12 +56,12 @@ class _LinearOnCuml(CumlRegressor):
         coef, intercept = cupy.atleast_2d(model.coef_), cupy.atleast_1d(model.intercept_)
         coef, intercept, outcome.attributes = self.finish(call, X, coef, intercept)
         single = len(call.y.shape) == 1
-        dtype = np.float32 if call.X.dtype == np.float32 else np.float64
+        dtype = _dtype(call)
         model.coef_ = (coef[0] if single else coef).astype(dtype)
         if not call.parameters["fit_intercept"]:
             model.intercept_ = 0.0
         elif single:
-            model.intercept_ = dtype(intercept[0])
+            model.intercept_ = dtype(float(intercept[0]))
         else:
             model.intercept_ = intercept.astype(dtype)
         return outcome
@@ -89,9 +95,7 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
     path = "linear_model.LinearRegression"
     rules = (
         only("positive", False),
-        refuse(
-            "no more rows than features", lambda call: call.X.shape[-1:] >= call.X.shape[:1]
-        ),
+        refuse("no more rows than features", lambda call: call.X.shape[-1:] >= call.X.shape[:1]),
     )
 
     #: Below this ratio of singular values scikit-learn's rank decision rules the result.
@@ -112,8 +116,8 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
             raise Refusal("X is rank-deficient or nearly so")
         coef = least_squares.refined(coef.T, Xc, yc, R, cupy).T
         attributes = {
-            "rank_": int(len(singular)),
-            "singular_": singular.get().astype(call.X.dtype if call.X.dtype == "f4" else "f8"),
+            "rank_": len(singular),
+            "singular_": singular.get().astype(_dtype(call)),
         }
         return coef, y_mean - X_mean @ coef.T, attributes
 
@@ -143,8 +147,7 @@ class _LogisticRegressionOnCuml(CumlClassifier):
         refuse("max_iter=0", lambda call: call.parameters["max_iter"] == 0),
         refuse(
             "class_weight='balanced' with sample_weight",
-            lambda call: call.parameters["class_weight"] == "balanced"
-            and call.sample_weight.given,
+            lambda call: call.parameters["class_weight"] == "balanced" and call.sample_weight.given,
         ),
         refuse(
             "penalty=None with C",
@@ -159,7 +162,8 @@ class _LogisticRegressionOnCuml(CumlClassifier):
         import cupy
 
         codes, classes = inputs.labels(call)
-        weight = self.class_weights(call, X, codes, classes)
+        by_class = self.weight_by_class(call, codes, classes)
+        weight = self.row_weights(call, X, codes, by_class)
         parameters = {**self.parameters(call), "class_weight": None}
         tol, max_iter = parameters["tol"], parameters["max_iter"]
         l2 = 0.0 if parameters["penalty"] is None else 1 / parameters["C"]
@@ -180,9 +184,12 @@ class _LogisticRegressionOnCuml(CumlClassifier):
             if converged or int(model.n_iter_[0]) >= max_iter:
                 break
         attributes = {"classes_": classes, "n_iter_": model.n_iter_.astype(np.int32)}
-        announce = []
+        announce: list[Callable[[], None]] = []
         if not converged:
-            if parameters["max_iter"] > int(model.n_iter_[0]) or call.parameters["solver"] != "lbfgs":
+            if (
+                parameters["max_iter"] > int(model.n_iter_[0])
+                or call.parameters["solver"] != "lbfgs"
+            ):
                 raise Refusal("cuML did not converge")
             announce.append(partial(_warn_not_converged, max_iter))
         return Outcome(model=model, attributes=attributes, announce=announce)
@@ -215,7 +222,9 @@ def _warn_not_converged(max_iter: int) -> None:
 class Ridge(Accelerated, _ridge.Ridge, engines=[_RidgeOnCuml()]): ...
 
 
-class LinearRegression(Accelerated, _base.LinearRegression, engines=[_LinearRegressionOnCuml()]): ...
+class LinearRegression(
+    Accelerated, _base.LinearRegression, engines=[_LinearRegressionOnCuml()]
+): ...
 
 
 class LogisticRegression(

@@ -107,7 +107,7 @@ def is_proxy(instance_or_class: Any) -> bool:
     return issubclass(cls, Accelerated) and bool(cls._accelsk_engines)
 
 
-def _transfer(source: Any, cls: type) -> Any:
+def _transfer(source: Any, cls: Any) -> Any:
     target = cls.__new__(cls)
     own = {name: value for name, value in vars(source).items() if name != SLOT}
     target.__dict__.update(own)

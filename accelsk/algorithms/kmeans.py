@@ -1,12 +1,33 @@
-"""Seeding of k-means, and its inertia."""
+"""k-means: seeding and Lloyd's iterations, as scikit-learn defines them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["inertia", "kmeans_plusplus"]
+__all__ = ["Clustering", "inertia", "kmeans_plusplus", "lloyd"]
+
+#: Elements of the largest intermediate array: 256 MB in float32.
+_CHUNK = 1 << 26
+
+
+class Clustering(NamedTuple):
+    """Where Lloyd's iterations ended.
+
+    Attributes
+    ----------
+    centers : array of shape (n_clusters, n_features)
+    labels : array of int of shape (n_samples,)
+    inertia : float
+    n_iter : int
+    """
+
+    centers: Any
+    labels: Any
+    inertia: float
+    n_iter: int
 
 
 def kmeans_plusplus(
@@ -62,6 +83,87 @@ def kmeans_plusplus(
         chosen[c] = candidates[best]
         closest, potential = distances[best], potentials[best]
     return X[chosen]
+
+
+def lloyd(
+    X: Any,
+    centers: Any,
+    weight: Any,
+    *,
+    assign: Callable[[Any], Any],
+    max_iter: int,
+    tol: float,
+    xp: Any,
+) -> Clustering:
+    """Return what Lloyd's iterations make of `centers`.
+
+    They stop where no label changes, where the squared shifts of all centres add up to no more
+    than `tol`, or after `max_iter` rounds. A cluster that runs empty takes the row that is
+    farthest from its centre.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    centers : array of shape (n_clusters, n_features)
+    weight : array of shape (n_samples,) or None
+    assign : callable
+        From centres to the position of the nearest one for each row of `X`.
+    max_iter : int
+    tol : float
+        In units of `X` squared.
+    xp : module
+        The array namespace.
+    """
+    labels = None
+    settled = False
+    for n_iter in range(1, max_iter + 1):  # noqa: B007 - the last value counts
+        previous, labels = labels, assign(centers)
+        sums, mass = _sums(X, labels, weight, len(centers), xp)
+        if not bool(mass.all()):
+            _relocate(X, centers, labels, weight, sums, mass, xp)
+        moved = xp.where(mass[:, None] > 0, sums / xp.where(mass > 0, mass, 1)[:, None], centers)
+        moved = moved.astype(X.dtype, copy=False)
+        shift = float(((moved - centers) ** 2).sum())
+        centers = moved
+        settled = previous is not None and bool((previous == labels).all())
+        if settled or shift <= tol:
+            break
+    if not settled:
+        labels = assign(centers)
+    return Clustering(centers, labels, inertia(X, centers, labels, weight), n_iter)
+
+
+def _sums(X: Any, labels: Any, weight: Any, n_clusters: int, xp: Any) -> tuple[Any, Any]:
+    """Return the weighted sum of the rows of each cluster, and its weight, in float64."""
+    sums = xp.zeros((n_clusters, X.shape[1]), np.float64)
+    mass = xp.zeros(n_clusters, np.float64)
+    step = max(1, _CHUNK // n_clusters)
+    clusters = xp.arange(n_clusters)[:, None]
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        member = (labels[None, rows] == clusters).astype(X.dtype)
+        if weight is not None:
+            member *= weight[rows]
+        sums += member @ X[rows]
+        mass += member.sum(axis=1, dtype=np.float64)
+    return sums, mass
+
+
+def _relocate(
+    X: Any, centers: Any, labels: Any, weight: Any, sums: Any, mass: Any, xp: Any
+) -> None:
+    """Move to each empty cluster, in `sums` and `mass`, the row farthest from its centre."""
+    distances = ((X - centers[labels]) ** 2).sum(axis=1)
+    empty = xp.flatnonzero(mass == 0)
+    farthest = xp.argsort(-distances)[: len(empty)]
+    if float(distances[farthest[0]]) == 0:
+        return
+    for cluster, row in zip(empty.tolist(), farthest.tolist(), strict=True):
+        share = 1.0 if weight is None else float(weight[row])
+        sums[cluster] = X[row] * share
+        mass[cluster] = share
+        sums[labels[row]] -= X[row] * share
+        mass[labels[row]] -= share
 
 
 def inertia(X: Any, centers: Any, labels: Any, weight: Any) -> float:

@@ -33,7 +33,14 @@ def probabilities(scores: Any, xp: Any) -> Any:
 
 
 def gradient_norm(
-    X: Any, codes: Any, weight: Any, coef: Any, intercept: Any, l2: float, fit_intercept: bool, xp: Any
+    X: Any,
+    codes: Any,
+    weight: Any,
+    coef: Any,
+    intercept: Any,
+    l2: float,
+    fit_intercept: bool,
+    xp: Any,
 ) -> float:
     """Return the largest absolute partial derivative of the objective.
 

@@ -263,29 +263,35 @@ class CumlClassifier(CumlEngine):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
+        by_class = self.weight_by_class(call, codes, classes)
         model = self.new_model(**self.parameters(call))
-        model.fit(X, codes, sample_weight=self.class_weights(call, X, codes, classes))
+        model.fit(X, codes, sample_weight=self.row_weights(call, X, codes, by_class))
+        model.accelsk_class_weight = to_host(by_class)
         return Outcome(model=model, attributes={"classes_": classes})
 
-    def class_weights(self, call: Call, X: Any, codes: Any, classes: np.ndarray) -> Any:
-        """Return ``sample_weight`` times ``class_weight`` of each row, None where all are one.
+    def weight_by_class(self, call: Call, codes: Any, classes: np.ndarray) -> Any:
+        """Return the weight that ``class_weight`` gives each class, or None.
 
         ``"balanced"`` is n_samples / (n_classes * count of the class), the formula of
         `sklearn.utils.class_weight.compute_class_weight`.
         """
-        weight = inputs.weights(call, X.dtype)
         class_weight = call.parameters.get("class_weight")
         if class_weight is None:
-            return weight
+            return None
         import cupy
 
         if class_weight == "balanced":
             count = cupy.bincount(codes, minlength=len(classes))
-            by_class = count.sum() / (len(classes) * count)
-        else:
-            if unknown := [label for label in class_weight if label not in classes]:
-                raise Refusal(f"class_weight names classes that y has not: {unknown}")
-            by_class = cupy.asarray([class_weight.get(label, 1.0) for label in classes.tolist()])
+            return len(codes) / (len(classes) * count)
+        if unknown := [label for label in class_weight if label not in classes]:
+            raise Refusal(f"class_weight names classes that y has not: {unknown}")
+        return cupy.asarray([class_weight.get(label, 1.0) for label in classes.tolist()])
+
+    def row_weights(self, call: Call, X: Any, codes: Any, by_class: Any) -> Any:
+        """Return ``sample_weight`` times the weight of the class of each row, or None."""
+        weight = inputs.weights(call, X.dtype)
+        if by_class is None:
+            return weight
         by_row = by_class[codes].astype(X.dtype)
         return by_row if weight is None else by_row * weight
 

@@ -67,7 +67,7 @@ def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
     if dtype is None:
         dtype = np.float32 if given.dtype == np.float32 else np.float64
     X = to_device(given.array, dtype)
-    if given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
+    if given.dtype is not None and given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
         reason = "X contains NaN or infinity"
         raise Refusal(reason if nan_is_valid else Invalid(reason))
     return X
