@@ -122,8 +122,9 @@ def plan(
         engines = [engine for engine, why in zip(engines, unusable, strict=True) if why is None]
         if not engines:
             return refused(*(why for why in unusable if why is not None))
-    if names := overridden(type(estimator), estimator._accelsk_class, method.name):
-        return refused(f"{type(estimator).__name__} overrides {', '.join(names)}")
+    cls: Any = type(estimator)
+    if names := overridden(cls, estimator._accelsk_class, method.name):
+        return refused(f"{cls.__name__} overrides {', '.join(names)}")
     if vars(estimator).get("_skl_callbacks"):
         return refused("callbacks are set")
     try:

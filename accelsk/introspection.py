@@ -12,6 +12,7 @@ import functools
 import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
