@@ -67,9 +67,9 @@ class _ForestOnCuml(CumlEngine):
             own["max_features"] = int(max_features)
         return {**own, "random_state": seed, "n_bins": min(self._bins, call.X.shape[0])}
 
-    def _run_fit(self, call: Call) -> Outcome:
+    def run_fit(self, call: Call) -> Outcome:
         with _no_treelite_warning():
-            return super()._run_fit(call)
+            return super().run_fit(call)
 
     def restore(self, estimator: Any) -> Any:
         with _no_treelite_warning():

@@ -15,16 +15,16 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 
 from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Engine, Outcome
+from accelsk.engines.base import Call, Outcome
+from accelsk.engines.on_device import DeviceEngine, accuracy, determination
 from accelsk.exceptions import Refusal
 
 __all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor"]
@@ -83,36 +83,25 @@ class _Silence:
 _silence = _Silence()
 
 
-class CumlEngine(Engine):
+class CumlEngine(DeviceEngine):
     """One estimator on cuML.
 
-    A subclass declares; where an estimator truly differs it overrides a method. A call of a
-    method ``name`` is run by ``self.name(...)`` where the engine defines that, else by the
-    method of that name of the cuML model.
+    A method that the engine does not define itself is the cuML model's.
 
     Attributes
     ----------
     path : str
         The cuML class below ``cuml``, such as ``"linear_model.Ridge"``.
-    dtype : dtype or None
-        The dtype to which scikit-learn casts all input; None keeps float32 and float64.
-    nan_is_valid : bool
-        Whether scikit-learn's class takes missing values.
-    min_rows : int
-        The fewest rows that cuML takes in a fit.
     """
 
     name = "cuml"
     path: str
-    dtype: Any = None
-    nan_is_valid: bool = False
-    min_rows: int = 1
 
     _missing: str | None = None
     _loaded: ClassVar[dict[str, Any]] = {}
 
     def unusable(self) -> str | None:
-        return probe.unusable() or self._missing
+        return super().unusable() or self._missing
 
     def load(self) -> None:
         _ = self.model_class
@@ -130,39 +119,14 @@ class CumlEngine(Engine):
                 raise Refusal(self._missing) from None
         return self._loaded[self.path]
 
-    # Can it
-
-    def refusals(self, call: Call) -> Iterator[str]:
-        yield from super().refusals(call)
-        if call.X.given or call.fits:
-            min_rows = self.min_rows if call.fits else 1
-            yield from inputs.matrix_refusals(call, min_rows=min_rows)
-        yield from inputs.weights_refusals(call)
-
     # Do it
 
     def run(self, call: Call, model: Any) -> Outcome:
         self.load()
         with _silence:
-            if call.fits:
-                return self._run_fit(call)
-            own: Callable[..., Any] | None = getattr(self, call.method, None)
-            if own is not None:
-                return Outcome(own(call, model))
+            if call.fits or hasattr(self, call.method):
+                return super().run(call, model)
             return Outcome(getattr(model, call.method)(self.matrix(call)))
-
-    def _run_fit(self, call: Call) -> Outcome:
-        X = self.matrix(call)
-        outcome = self.fit(call, X)
-        if call.method == "fit_predict":
-            outcome.result = self.labels_of(outcome.model)
-        elif call.method == "fit_transform":
-            outcome.result = self.transform_fitted(call, outcome.model, X)
-        return outcome
-
-    def matrix(self, call: Call) -> Any:
-        """Return ``X`` on the device."""
-        return inputs.matrix(call, self.dtype, nan_is_valid=self.nan_is_valid)
 
     def parameters(self, call: Call) -> dict[str, Any]:
         """Return the hyperparameters of the cuML model."""
@@ -181,7 +145,6 @@ class CumlEngine(Engine):
         return self.model_class(**parameters, output_type="cupy", verbose=_SILENT)
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        """Fit a model; `X` is on the device."""
         model = self.new_model(**self.parameters(call))
         model.fit(X, **self.fit_arguments(call, X))
         return Outcome(model=model)
@@ -191,12 +154,7 @@ class CumlEngine(Engine):
         weight = inputs.weights(call, X.dtype)
         return {} if weight is None else {"sample_weight": weight}
 
-    def labels_of(self, model: Any) -> Any:
-        """Return what ``fit_predict`` returns."""
-        return model.labels_
-
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        """Return what ``fit_transform`` returns."""
         return model.transform(X)
 
     # Take over
@@ -246,11 +204,7 @@ class CumlRegressor(CumlEngine):
 
     def score(self, call: Call, model: Any) -> float:
         """Return the coefficient of determination; the predictions come from the device."""
-        return r2_score(
-            to_host(call.y.value),
-            to_host(self.predict(call, model)),
-            sample_weight=to_host(call.sample_weight.value),
-        )
+        return determination(call, self.predict(call, model))
 
 
 class CumlClassifier(CumlEngine):
@@ -321,11 +275,7 @@ class CumlClassifier(CumlEngine):
 
     def score(self, call: Call, model: Any) -> float:
         """Return the accuracy; the predictions come from the device."""
-        return accuracy_score(
-            to_host(call.y.value),
-            to_host(self.predict(call, model)),
-            sample_weight=to_host(call.sample_weight.value),
-        )
+        return accuracy(call, self.predict(call, model))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         return {**super().attributes(estimator, model), "classes_": estimator.classes_}

@@ -1,0 +1,48 @@
+"""Our own code on CuPy as an engine, for what no library computes as scikit-learn defines it.
+
+The algorithms stand in `accelsk.algorithms`, written for NumPy and CuPy alike; an engine here
+says which estimator they serve and what keeps a call off them.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from accelsk.device.transfer import to_device, to_host
+from accelsk.engines.on_device import DeviceEngine
+from accelsk.exceptions import Refusal
+
+__all__ = ["CupyEngine"]
+
+
+class CupyEngine(DeviceEngine):
+    """One estimator on CuPy. The model is a namespace that holds its fitted attributes.
+
+    Attributes
+    ----------
+    state : tuple of str
+        The fitted attributes that methods of the engine read, numeric arrays on the device.
+    """
+
+    name = "cupy"
+    state: tuple[str, ...] = ()
+
+    def load(self) -> None:
+        import cupy  # noqa: F401
+
+    def attributes(self, estimator: Any, model: SimpleNamespace) -> dict[str, Any]:
+        return {name: to_host(value) for name, value in vars(model).items()}
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        model = SimpleNamespace()
+        for name in self.state:
+            value = getattr(estimator, name)
+            if isinstance(value, np.ndarray):
+                if value.dtype.kind not in "biuf":
+                    raise Refusal(f"{name} is not numeric")
+                value = to_device(value)
+            setattr(model, name, value)
+        return model

@@ -1,0 +1,99 @@
+"""What engines on the device have in common: arguments go up, results come back."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sklearn.metrics import accuracy_score, r2_score
+
+from accelsk.device import probe
+from accelsk.device.transfer import to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Engine, Outcome
+
+__all__ = ["DeviceEngine", "accuracy", "determination"]
+
+
+class DeviceEngine(Engine):
+    """One estimator on the device.
+
+    A subclass declares; where an estimator truly differs it overrides a method. A call of a
+    method ``name`` is run by ``self.name(call, model)``; one that fits by ``self.fit(call, X)``.
+
+    Attributes
+    ----------
+    dtype : dtype or None
+        The dtype to which scikit-learn casts all input; None keeps float32 and float64.
+    nan_is_valid : bool
+        Whether scikit-learn's class takes missing values.
+    min_rows : int
+        The fewest rows that a fit takes.
+    """
+
+    dtype: Any = None
+    nan_is_valid: bool = False
+    min_rows: int = 1
+
+    def unusable(self) -> str | None:
+        return probe.unusable()
+
+    # Can it
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        if call.X.given or call.fits:
+            min_rows = self.min_rows if call.fits else 1
+            yield from inputs.matrix_refusals(call, min_rows=min_rows)
+        yield from inputs.weights_refusals(call)
+
+    # Do it
+
+    def run(self, call: Call, model: Any) -> Outcome:
+        self.load()
+        if call.fits:
+            return self.run_fit(call)
+        method: Callable[[Call, Any], Any] = getattr(self, call.method)
+        return Outcome(method(call, model))
+
+    def run_fit(self, call: Call) -> Outcome:
+        """Fit, and compute what the method returns beside the estimator."""
+        X = self.matrix(call)
+        outcome = self.fit(call, X)
+        if call.method == "fit_predict":
+            outcome.result = self.labels_of(outcome.model)
+        elif call.method == "fit_transform":
+            outcome.result = self.transform_fitted(call, outcome.model, X)
+        return outcome
+
+    def matrix(self, call: Call) -> Any:
+        """Return ``X`` on the device."""
+        return inputs.matrix(call, self.dtype, nan_is_valid=self.nan_is_valid)
+
+    @abc.abstractmethod
+    def fit(self, call: Call, X: Any) -> Outcome:
+        """Fit a model; `X` is on the device."""
+
+    def labels_of(self, model: Any) -> Any:
+        """Return what ``fit_predict`` returns."""
+        return model.labels_
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        """Return what ``fit_transform`` returns; `X` is that of the fit, on the device."""
+        transform: Callable[..., Any] = self.transform  # type: ignore[attr-defined]
+        return transform(call, model)
+
+
+def determination(call: Call, predicted: Any) -> float:
+    """Return the coefficient of determination of predictions made on the device."""
+    return r2_score(
+        to_host(call.y.value), to_host(predicted), sample_weight=to_host(call.sample_weight.value)
+    )
+
+
+def accuracy(call: Call, predicted: Any) -> float:
+    """Return the accuracy of labels predicted on the device."""
+    return accuracy_score(
+        to_host(call.y.value), to_host(predicted), sample_weight=to_host(call.sample_weight.value)
+    )
