@@ -18,7 +18,11 @@ __all__ = ["Config", "config_context", "current", "get_config", "set_config"]
 Device = Literal["auto", "gpu", "cpu"]
 OnFallback = Literal["log", "warn", "raise"]
 
-_CHOICES = {"device": get_args(Device), "on_fallback": get_args(OnFallback)}
+_CHOICES = {
+    "device": get_args(Device),
+    "on_fallback": get_args(OnFallback),
+    "reproducible": (False, True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +31,12 @@ class Config:
 
     device: Device = "auto"
     on_fallback: OnFallback = "log"
+    reproducible: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value, choices = getattr(self, field.name), _CHOICES[field.name]
-            if value not in choices:
+            if not any(type(value) is type(choice) and value == choice for choice in choices):
                 raise ValueError(f"{field.name} must be one of {choices}, got {value!r}")
 
 
@@ -72,12 +77,17 @@ def get_config() -> dict[str, Any]:
     --------
     >>> import accelsk
     >>> accelsk.get_config()
-    {'device': 'auto', 'on_fallback': 'log'}
+    {'device': 'auto', 'on_fallback': 'log', 'reproducible': False}
     """
     return asdict(current())
 
 
-def set_config(*, device: Device | None = None, on_fallback: OnFallback | None = None) -> None:
+def set_config(
+    *,
+    device: Device | None = None,
+    on_fallback: OnFallback | None = None,
+    reproducible: bool | None = None,
+) -> None:
     """Change settings for this thread or task.
 
     Parameters
@@ -91,6 +101,10 @@ def set_config(*, device: Device | None = None, on_fallback: OnFallback | None =
         ``"log"`` (the default) says so in the log, ``"warn"`` gives a
         `accelsk.exceptions.FallbackWarning`, ``"raise"`` raises a
         `accelsk.exceptions.FallbackError`. None leaves the setting as it is.
+    reproducible : bool, default=None
+        True keeps calls with an explicit ``random_state`` in scikit-learn where the GPU would not
+        give the same result twice (UMAP and t-SNE); False (the default) lets them run on the
+        GPU, and `accelsk.explain` says so. None leaves the setting as it is.
 
     Raises
     ------
@@ -101,7 +115,7 @@ def set_config(*, device: Device | None = None, on_fallback: OnFallback | None =
     --------
     config_context : The same for the length of a ``with`` block.
     """
-    changes = {"device": device, "on_fallback": on_fallback}
+    changes = {"device": device, "on_fallback": on_fallback, "reproducible": reproducible}
     _current.set(
         replace(current(), **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
     )
@@ -109,7 +123,10 @@ def set_config(*, device: Device | None = None, on_fallback: OnFallback | None =
 
 @contextmanager
 def config_context(
-    *, device: Device | None = None, on_fallback: OnFallback | None = None
+    *,
+    device: Device | None = None,
+    on_fallback: OnFallback | None = None,
+    reproducible: bool | None = None,
 ) -> Iterator[None]:
     """Change settings for the length of a ``with`` block.
 
@@ -117,6 +134,7 @@ def config_context(
     ----------
     device : {"auto", "gpu", "cpu"}, default=None
     on_fallback : {"log", "warn", "raise"}, default=None
+    reproducible : bool, default=None
         As in `set_config`.
 
     Examples
@@ -128,7 +146,7 @@ def config_context(
     """
     token = _current.set(current())
     try:
-        set_config(device=device, on_fallback=on_fallback)
+        set_config(device=device, on_fallback=on_fallback, reproducible=reproducible)
         yield
     finally:
         _current.reset(token)

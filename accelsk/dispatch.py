@@ -73,12 +73,15 @@ class Plan:
         The call that the engine would run.
     reasons : tuple of str
         Why it would run in scikit-learn.
+    notes : tuple of str
+        What would be different on the engine, and is for the user to accept.
     """
 
     name: str
     engine: Engine | None
     call: Call | None
     reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def invalid(self) -> bool:
@@ -87,7 +90,8 @@ class Plan:
 
     def __str__(self) -> str:
         if self.engine is not None:
-            return f"{self.name}: on the GPU ({self.engine.name})"
+            notes = "".join(f"; {note}" for note in self.notes)
+            return f"{self.name}: on the GPU ({self.engine.name}){notes}"
         return f"{self.name}: in scikit-learn, because: " + "; ".join(self.reasons)
 
 
@@ -135,8 +139,11 @@ def plan(
     reasons: list[str] = []
     for engine in engines:
         refusals = [*engine.refusals(call)]
+        note = engine.unrepeatable(call)
+        if note and current().reproducible and not assume_usable:
+            refusals.append(f"reproducible=True is set, and {note}")
         if not refusals:
-            return Plan(method.qualname, engine, call)
+            return Plan(method.qualname, engine, call, notes=(note,) if note else ())
         reasons += refusals
     return refused(*reasons)
 

@@ -25,21 +25,25 @@ class Explanation:
         Why it would run in scikit-learn.
     obstacles : tuple of str
         What would keep it off a GPU even where one is usable and may be used.
+    notes : tuple of str
+        What differs on a GPU from scikit-learn, without keeping the call off it.
     """
 
     call: str
     engine: str | None
     reasons: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        notes = [f"Note: {note}." for note in self.notes]
         if self.engine is not None:
-            return f"{self.call} runs on the GPU ({self.engine})."
+            return "\n".join([f"{self.call} runs on the GPU ({self.engine}).", *notes])
         lines = [f"{self.call} runs in scikit-learn:"]
         lines += [f"  - {reason}" for reason in (*self.reasons, *self.obstacles)]
         if not self.obstacles and self.reasons:
             lines.append("Nothing else keeps it off a GPU.")
-        return "\n".join(lines)
+        return "\n".join([*lines, *notes])
 
 
 def explain(estimator: Any, X: Any = None, y: Any = None, method: str = "fit") -> Explanation:
@@ -94,7 +98,7 @@ def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     }
     actual = plan(estimator, dispatched, (), arguments)
     if actual.engine is not None:
-        return Explanation(dispatched.qualname, actual.engine.name)
+        return Explanation(dispatched.qualname, actual.engine.name, notes=actual.notes)
     supposed = plan(estimator, dispatched, (), arguments, assume_usable=True)
     reasons = tuple(reason for reason in actual.reasons if reason not in supposed.reasons)
-    return Explanation(dispatched.qualname, None, reasons, supposed.reasons)
+    return Explanation(dispatched.qualname, None, reasons, supposed.reasons, supposed.notes)

@@ -173,12 +173,16 @@ class Engine(abc.ABC):
     per_row : frozenset of str
         Fitted attributes with a row for each row of the training data, and which no method
         reads: changing one in place does not make the model stale.
+    repeats : bool
+        Whether two fits with the same explicit ``random_state`` give the same result, as they do
+        in scikit-learn.
     """
 
     name: str
     methods: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     per_row: frozenset[str] = frozenset()
+    repeats: bool = True
 
     @abc.abstractmethod
     def unusable(self) -> str | None:
@@ -192,6 +196,15 @@ class Engine(abc.ABC):
         for rule in self.rules:
             if (call.fits or not rule.fit_only) and (reason := rule.test(call)) is not None:
                 yield reason
+
+    def unrepeatable(self, call: Call) -> str | None:
+        """Return why `call` could differ from run to run where scikit-learn's would not, or None.
+
+        With ``reproducible=True`` such a call runs in scikit-learn; otherwise the plan says so.
+        """
+        if self.repeats or not call.fits or call.parameters.get("random_state") is None:
+            return None
+        return "on the GPU the same random_state does not give the same result again"
 
     @abc.abstractmethod
     def run(self, call: Call, model: Any) -> Outcome:
