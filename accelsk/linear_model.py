@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.linear_model import _base, _logistic, _ridge
 from accelsk._mirror import mirror
 from accelsk._sklearn import VERSION, check_optimize_result
 from accelsk.algorithms import least_squares, logistic
+from accelsk.device.transfer import to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.engines.cuml import CumlClassifier, CumlRegressor
@@ -27,6 +29,14 @@ def _decision(engine: Any, call: Call, model: Any) -> Any:
     import cupy
 
     return engine.matrix(call) @ model.coef_.T + cupy.asarray(model.intercept_)
+
+
+def _restored(estimator: Any) -> SimpleNamespace:
+    """Return on the device what methods read of a linear model, whatever solver fitted it."""
+    return SimpleNamespace(
+        coef_=to_device(np.asarray(estimator.coef_)),
+        intercept_=to_device(np.asarray(estimator.intercept_)),
+    )
 
 
 def _dtype(call: Call) -> type[np.floating]:
@@ -47,6 +57,9 @@ class _LinearOnCuml(CumlRegressor):
 
     def predict(self, call: Call, model: Any) -> Any:
         return _decision(self, call, model)
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        return _restored(estimator)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
@@ -122,6 +135,14 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
         return coef, y_mean - X_mean @ coef.T, attributes
 
 
+def _one_vs_rest(call: Call) -> bool:
+    """Whether probabilities are asked of a model that was fitted one class against the rest."""
+    apart = call.parameters["solver"] == "liblinear" or call.parameters.get(
+        "multi_class", "deprecated"
+    ) not in ("deprecated", "auto")
+    return "proba" in call.method and apart
+
+
 class _LogisticRegressionOnCuml(CumlClassifier):
     path = "linear_model.LogisticRegression"
     methods = (
@@ -144,6 +165,7 @@ class _LogisticRegressionOnCuml(CumlClassifier):
         only("dual", False),
         only("verbose", 0),
         only("n_jobs", *([None] if VERSION.release >= (1, 8) else [None, 1, -1])),
+        refuse("probabilities of one-vs-rest models", _one_vs_rest, fit_only=False),
         refuse("max_iter=0", lambda call: call.parameters["max_iter"] == 0),
         refuse(
             "class_weight='balanced' with sample_weight",
@@ -193,6 +215,9 @@ class _LogisticRegressionOnCuml(CumlClassifier):
                 raise Refusal("cuML did not converge")
             announce.append(partial(_warn_not_converged, max_iter))
         return Outcome(model=model, attributes=attributes, announce=announce)
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        return _restored(estimator)
 
     def decision_function(self, call: Call, model: Any) -> Any:
         """Return the scores, of shape (n_samples,) for two classes."""

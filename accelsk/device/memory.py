@@ -41,6 +41,7 @@ def enable_managed_memory() -> bool:
     """
     import cupy
     import rmm
+    from rmm.allocators.cupy import rmm_cupy_allocator
 
     device = cupy.cuda.Device()
     if not device.attributes["ConcurrentManagedAccess"]:
@@ -53,5 +54,6 @@ def enable_managed_memory() -> bool:
     rmm.mr.set_current_device_resource(
         rmm.mr.PrefetchResourceAdaptor(rmm.mr.ManagedMemoryResource())
     )
+    cupy.cuda.set_allocator(rmm_cupy_allocator)
     logger.debug("Managed memory is on")
     return True
