@@ -93,8 +93,7 @@ class _KMeansOnCuml(CumlEngine):
         model.inertia_, model.n_iter_ = best.inertia, best.n_iter
         return Outcome(model=model)
 
-    def _parameters_of(self, estimator: Any) -> dict[str, Any]:
-        # all that matters to finding the nearest centre of a model fitted elsewhere
+    def restored_parameters(self, estimator: Any) -> dict[str, Any]:
         return {"n_clusters": estimator.n_clusters}
 
     def _seeds(self, call: Call, X: Any, weight: Any, mean: Any) -> list[Any]:

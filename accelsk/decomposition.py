@@ -68,6 +68,9 @@ class _PCAOnCuml(CumlEngine):
     def parameters(self, call: Call) -> dict[str, Any]:
         return {"n_components": None, "svd_solver": "full", "whiten": call.parameters["whiten"]}
 
+    def restored_parameters(self, estimator: Any) -> dict[str, Any]:
+        return {}
+
     def fit(self, call: Call, X: Any) -> Outcome:
         model = self.new_model(**self.parameters(call))
         model.fit(X.astype(np.float64, copy=False))

@@ -71,6 +71,9 @@ class _ForestOnCuml(CumlEngine):
         with _no_treelite_warning():
             return super().run_fit(call)
 
+    def restored_parameters(self, estimator: Any) -> dict[str, Any]:
+        return {}
+
     def restore(self, estimator: Any) -> Any:
         with _no_treelite_warning():
             return super().restore(estimator)

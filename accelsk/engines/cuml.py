@@ -166,11 +166,15 @@ class CumlEngine(DeviceEngine):
             model._sync_attrs_to_cpu(plain)
         return {name: value for name, value in vars(plain).items() if name not in parameters}
 
+    def restored_parameters(self, estimator: Any) -> dict[str, Any]:
+        """Return the hyperparameters that matter to methods of a model fitted elsewhere."""
+        return self._parameters_of(estimator)
+
     def restore(self, estimator: Any) -> Any:
         self.load()
         from cuml.internals.interop import UnsupportedOnGPU
 
-        model = self.new_model(**self._parameters_of(estimator))
+        model = self.new_model(**self.restored_parameters(estimator))
         try:
             with _silence:
                 model._sync_attrs_from_cpu(estimator)
