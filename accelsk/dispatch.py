@@ -196,7 +196,13 @@ def _announce(outcome: Outcome) -> None:
 def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     """Return the result of the planned call and the plan; or a plan that says what failed."""
     try:
-        return _run(plan, estimator), plan
+        try:
+            return _run(plan, estimator), plan
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            free_pools()  # what CuPy keeps for later may be what is missing now
+            return _run(plan, estimator), plan
     except Refusal as refusal:
         reason = refusal.reason
     except Exception as error:
