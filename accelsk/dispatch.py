@@ -154,7 +154,8 @@ def _validate(call: Call) -> None:
     if call.fits:
         if not sklearn.get_config()["skip_parameter_validation"]:
             estimator._validate_params()
-        return
+        if not call.continues:
+            return
     check_is_fitted(estimator)
     if not (call.takes_features and call.X.given):
         return
@@ -170,20 +171,24 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     engine, call = plan.engine, plan.call
     assert engine is not None
     assert call is not None
-    outcome = engine.run(call, None if call.fits else estimator._accelsk_model(engine))
+    anew = call.fits and not call.continues
+    outcome = engine.run(call, None if anew else estimator._accelsk_model(engine))
     result = to_host(outcome.result) if on_host(call.arguments.get("X")) else outcome.result
+    if not anew and call.takes_features and call.X.given:
+        # warns where one of the fit and this call had feature names and the other had not
+        check_feature_names(estimator, call.X.value, reset=False)
     if call.fits:
         attributes = {**_input_attributes(call), **outcome.attributes}
         estimator._accelsk_adopt(engine, outcome.model, attributes)
-    elif call.takes_features and call.X.given:
-        # warns where one of the fit and this call had feature names and the other had not
-        check_feature_names(estimator, call.X.value, reset=False)
     _announce(outcome)
-    return estimator if call.method == "fit" else result
+    return estimator if call.method in ("fit", "partial_fit") else result
 
 
 def _input_attributes(call: Call) -> dict[str, Any]:
-    names = call.X.feature_names
+    if call.continues:
+        names = getattr(call.estimator, "feature_names_in_", None)
+    else:
+        names = call.X.feature_names
     attributes = {"n_features_in_": call.X.shape[1]}
     return attributes if names is None else {**attributes, "feature_names_in_": names}
 

@@ -15,6 +15,9 @@ from functools import cached_property
 from numbers import Real
 from typing import Any, NamedTuple
 
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
 from accelsk.data import Argument, describe
 
 __all__ = ["Call", "Engine", "Outcome", "Rule", "only", "refuse"]
@@ -37,6 +40,8 @@ class Call:
     ----------
     fits : bool
         Whether the method fits the estimator.
+    continues : bool
+        Whether it goes on from an earlier fit.
     parameters : dict
         The hyperparameters by name.
     """
@@ -53,6 +58,16 @@ class Call:
     @property
     def fits(self) -> bool:
         return fits(self.method)
+
+    @cached_property
+    def continues(self) -> bool:
+        if self.method != "partial_fit":
+            return False
+        try:
+            check_is_fitted(self.estimator)
+        except NotFittedError:
+            return False
+        return True
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
@@ -84,7 +99,7 @@ class Call:
 
 def fits(method: str) -> bool:
     """Whether a method of this name fits its estimator."""
-    return method == "fit" or method.startswith("fit_")
+    return method in ("fit", "partial_fit") or method.startswith("fit_")
 
 
 class Rule(NamedTuple):
@@ -214,7 +229,8 @@ class Engine(abc.ABC):
         ----------
         call : Call
         model : object
-            The fitted model; None for a method that fits.
+            The fitted model; None for a method that fits anew. A method that goes on from it
+            leaves it as it was and gives back another one.
 
         Raises
         ------

@@ -20,7 +20,8 @@ class DeviceEngine(Engine):
     """One estimator on the device.
 
     A subclass declares; where an estimator truly differs it overrides a method. A call of a
-    method ``name`` is run by ``self.name(call, model)``; one that fits by ``self.fit(call, X)``.
+    method ``name`` is run by ``self.name(call, model)``; one that fits by ``self.fit(call, X)``,
+    except that ``partial_fit`` has a method of its own, which returns an `Outcome`.
 
     Attributes
     ----------
@@ -52,6 +53,8 @@ class DeviceEngine(Engine):
 
     def run(self, call: Call, model: Any) -> Outcome:
         self.load()
+        if call.method == "partial_fit":
+            return self.partial_fit(call, model)
         if call.fits:
             return self.run_fit(call)
         method: Callable[[Call, Any], Any] = getattr(self, call.method)
@@ -74,6 +77,10 @@ class DeviceEngine(Engine):
     @abc.abstractmethod
     def fit(self, call: Call, X: Any) -> Outcome:
         """Fit a model; `X` is on the device."""
+
+    def partial_fit(self, call: Call, model: Any) -> Outcome:
+        """Go on from `model`, or fit anew where it is None; `model` stays as it is."""
+        raise NotImplementedError
 
     def labels_of(self, model: Any) -> Any:
         """Return what ``fit_predict`` returns."""
