@@ -206,9 +206,13 @@ class Engine(abc.ABC):
     def load(self) -> None:  # noqa: B027 - an engine with nothing to import needs none
         """Import what the engine needs, so that the first call does not have to."""
 
+    def every_rule(self) -> tuple[Rule, ...]:
+        """Return the rules in force, with those that a family of engines has in common."""
+        return self.rules
+
     def refusals(self, call: Call) -> Iterator[str]:
         """Yield the reasons that keep `call` off the engine. Touches no GPU and no element."""
-        for rule in self.rules:
+        for rule in self.every_rule():
             if (call.fits or not rule.fit_only) and (reason := rule.test(call)) is not None:
                 yield reason
 

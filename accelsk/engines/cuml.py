@@ -15,7 +15,6 @@ import importlib
 import logging
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome
+from accelsk.engines.base import Call, Outcome, Rule
 from accelsk.engines.on_device import DeviceEngine, accuracy, determination
 from accelsk.exceptions import Refusal
 
@@ -194,10 +193,8 @@ class CumlRegressor(CumlEngine):
 
     outputs: bool = False
 
-    def refusals(self, call: Call) -> Iterator[str]:
-        yield from super().refusals(call)
-        if call.fits:
-            yield from inputs.target_refusals(call, outputs=self.outputs)
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (*super().every_rule(), inputs.target_rule(outputs=self.outputs))
 
     def fit_arguments(self, call: Call, X: Any) -> dict[str, Any]:
         return {"y": inputs.target(call, X.dtype), **super().fit_arguments(call, X)}
@@ -214,10 +211,8 @@ class CumlRegressor(CumlEngine):
 class CumlClassifier(CumlEngine):
     """A classifier on cuML. The model knows codes only; the labels stay with the estimator."""
 
-    def refusals(self, call: Call) -> Iterator[str]:
-        yield from super().refusals(call)
-        if call.fits:
-            yield from inputs.labels_refusals(call)
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (*super().every_rule(), inputs.LABELS)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelsk.device.transfer import to_device
-from accelsk.engines.base import Call
+from accelsk.engines.base import Call, Rule
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
@@ -21,10 +21,14 @@ __all__ = [
     "labels_refusals",
     "matrix",
     "matrix_refusals",
+    "matrix_rule",
     "target",
     "target_refusals",
+    "target_rule",
     "weights",
     "weights_refusals",
+    "LABELS",
+    "WEIGHTS",
 ]
 
 _INT32_MAX = 2**31 - 1
@@ -33,12 +37,12 @@ _INT32_MAX = 2**31 - 1
 _MANY_CLASSES = 20
 
 
-def matrix_refusals(call: Call, *, min_rows: int = 1) -> Iterator[str]:
-    """Yield why ``X`` cannot go to the device as a dense matrix."""
+def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> Iterator[str]:
+    """Yield why ``X`` cannot go to the device as a matrix, a dense one unless `sparse`."""
     X = call.X
-    if X.kind == "sparse":
+    if X.kind == "sparse" and not sparse:
         yield "X is sparse"
-    elif X.kind not in ("numpy", "cupy", "frame", "sequence") or not X.numeric:
+    elif X.kind not in ("numpy", "cupy", "frame", "sequence", "sparse") or not X.numeric:
         yield f"X is not a plain array or frame of numbers ({X})"
     elif len(X.shape) != 2:
         yield Invalid(f"X has {len(X.shape)} dimensions")
@@ -48,6 +52,19 @@ def matrix_refusals(call: Call, *, min_rows: int = 1) -> Iterator[str]:
         yield f"X has fewer than {min_rows} rows"
     elif X.shape[0] * X.shape[1] > _INT32_MAX:
         yield "X has more than 2**31 - 1 elements"
+
+
+def matrix_rule(*, min_rows: int = 1, sparse: bool = False) -> Rule:
+    """Return `matrix_refusals` as a rule."""
+
+    def test(call: Call) -> str | None:
+        if not (call.X.given or call.fits):
+            return None
+        at_least = min_rows if call.fits else 1
+        return next(matrix_refusals(call, min_rows=at_least, sparse=sparse), None)
+
+    text = "X is not numeric" if sparse else "X is sparse or not numeric"
+    return Rule(text, test, fit_only=False)
 
 
 def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
@@ -97,6 +114,12 @@ def target_refusals(call: Call, *, outputs: bool) -> Iterator[str]:
         yield f"y is not numeric ({call.y})"
 
 
+def target_rule(*, outputs: bool) -> Rule:
+    """Return `target_refusals` as a rule."""
+    text = "y is not numeric" if outputs else "y is not numeric or has two dimensions"
+    return Rule(text, lambda call: next(target_refusals(call, outputs=outputs), None))
+
+
 def target(call: Call, dtype: Any) -> Any:
     """Return a regression target on the device, finite."""
     import cupy
@@ -125,6 +148,10 @@ class Labels(NamedTuple):
 def labels_refusals(call: Call) -> Iterator[str]:
     """Yield why ``y`` cannot be class labels for the device."""
     yield from _column_refusals(call, "y", (1,))
+
+
+#: `labels_refusals` as a rule.
+LABELS = Rule("y has two dimensions", lambda call: next(labels_refusals(call), None))
 
 
 def labels(call: Call) -> Labels:
@@ -160,6 +187,12 @@ def weights_refusals(call: Call) -> Iterator[str]:
         yield from _column_refusals(call, "sample_weight", (1,))
         if not weight.numeric:
             yield f"sample_weight is not numeric ({weight})"
+
+
+#: `weights_refusals` as a rule.
+WEIGHTS = Rule(
+    "sample_weight is not numeric", lambda call: next(weights_refusals(call), None), fit_only=False
+)
 
 
 def weights(call: Call, dtype: Any) -> Any:

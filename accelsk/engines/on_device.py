@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.metrics import accuracy_score, r2_score
@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Engine, Outcome
+from accelsk.engines.base import Call, Engine, Outcome, Rule
 
 __all__ = ["DeviceEngine", "accuracy", "determination"]
 
@@ -31,23 +31,23 @@ class DeviceEngine(Engine):
         Whether scikit-learn's class takes missing values.
     min_rows : int
         The fewest rows that a fit takes.
+    sparse : bool
+        Whether X may be sparse; `matrix` has to be overridden then.
     """
 
     dtype: Any = None
     nan_is_valid: bool = False
     min_rows: int = 1
+    sparse: bool = False
 
     def unusable(self) -> str | None:
         return probe.unusable()
 
     # Can it
 
-    def refusals(self, call: Call) -> Iterator[str]:
-        yield from super().refusals(call)
-        if call.X.given or call.fits:
-            min_rows = self.min_rows if call.fits else 1
-            yield from inputs.matrix_refusals(call, min_rows=min_rows)
-        yield from inputs.weights_refusals(call)
+    def every_rule(self) -> tuple[Rule, ...]:
+        matrix = inputs.matrix_rule(min_rows=self.min_rows, sparse=self.sparse)
+        return (*super().every_rule(), matrix, inputs.WEIGHTS)
 
     # Do it
 
