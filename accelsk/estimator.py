@@ -163,9 +163,9 @@ class Accelerated(BaseEstimator):
         if engines:
             from accelsk.dispatch import accelerate_methods
 
-            cls._accelsk_original = next(
-                base for base in cls.__mro__[1:] if not issubclass(base, Accelerated)
-            )
+            mro = cls.__mro__
+            # what stands before `Accelerated` is accelsk's own
+            cls._accelsk_original = mro[mro.index(Accelerated) + 1]
             cls._accelsk_class = cls
             cls._accelsk_engines = tuple(engines)
             cls.__doc__ = cls._accelsk_original.__doc__
