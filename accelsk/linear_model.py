@@ -9,33 +9,41 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult
-from sklearn.linear_model import _base, _logistic, _ridge
+from sklearn.linear_model import _base, _coordinate_descent, _logistic, _ridge
 
 from accelsk._mirror import mirror
 from accelsk._sklearn import VERSION, check_optimize_result
-from accelsk.algorithms import least_squares, logistic
-from accelsk.device.transfer import to_device
+from accelsk.algorithms import elastic_net, least_squares, logistic
+from accelsk.device.transfer import is_device_array, to_device
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
 from accelsk.engines.cuml import CumlClassifier, CumlRegressor
+from accelsk.engines.cupy import CupyEngine
+from accelsk.engines.on_device import determination
 from accelsk.estimator import Accelerated
-from accelsk.exceptions import Refusal
+from accelsk.exceptions import Invalid, Refusal
 
 __all__, __getattr__, __dir__ = mirror(__name__)
 
 
 def _decision(engine: Any, call: Call, model: Any) -> Any:
     """Return X @ coef.T + intercept in the dtype that NumPy would give it."""
-    import cupy
+    return engine.matrix(call) @ model.coef_.T + _intercept_on_device(model)
 
-    return engine.matrix(call) @ model.coef_.T + cupy.asarray(model.intercept_)
+
+def _intercept_on_device(model: Any) -> Any:
+    """Return the intercept on the device; a Python float imposes no dtype and stays one."""
+    value = model.intercept_
+    if type(value) is float or is_device_array(value):
+        return value
+    return to_device(np.asarray(value))
 
 
 def _restored(estimator: Any) -> SimpleNamespace:
     """Return on the device what methods read of a linear model, whatever solver fitted it."""
     return SimpleNamespace(
         coef_=to_device(np.asarray(estimator.coef_)),
-        intercept_=to_device(np.asarray(estimator.intercept_)),
+        intercept_=_intercept_on_device(estimator),
     )
 
 
@@ -244,6 +252,116 @@ def _warn_not_converged(max_iter: int) -> None:
     )
 
 
+#: The Gram matrix of more features takes longer to fetch and to descend on than it saves.
+_MOST_FEATURES = 10_000
+
+#: Below this, rounding in the Gram matrix is felt in the duality gap.
+_FINEST_TOL = 1e-10
+
+
+class _ElasticNetOnCupy(CupyEngine):
+    """The moments of the data on the device, then scikit-learn's own coordinate descent.
+
+    So the iterations, the duality gap and the ConvergenceWarning are scikit-learn's. Moments are
+    float64 whatever comes in.
+    """
+
+    methods = ("fit", "predict", "score")
+    rules = (
+        refuse("alpha=0", lambda call: call.parameters["alpha"] == 0),
+        refuse("no L1 penalty", lambda call: call.estimator.l1_ratio == 0),
+        refuse(Invalid("max_iter is None"), lambda call: call.parameters["max_iter"] is None),
+        only("precompute", False, True),
+        refuse("check_input=False", lambda call: call.arguments["check_input"] is not True),
+        refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
+        refuse(
+            f"more than {_MOST_FEATURES} features",
+            lambda call: call.X.shape[-1:] > (_MOST_FEATURES,),
+        ),
+        refuse(
+            f"tol below {_FINEST_TOL:g} without precompute=True",
+            lambda call: call.parameters["tol"] < _FINEST_TOL and not call.parameters["precompute"],
+        ),
+    )
+
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (*super().every_rule(), inputs.target_rule(outputs=True))
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        X = X.astype(np.float64, copy=False)
+        y = inputs.target(call, X.dtype).reshape(len(X), -1)
+        weight = inputs.weights(call, X.dtype)
+        fit_intercept = call.parameters["fit_intercept"]
+        moments = elastic_net.moments(X, y, weight, fit_intercept, cupy)
+        coef = self._start(call, y.shape[1])
+        gaps, n_iters = [], []
+        for target in range(len(coef)):
+            coef[target], gap, n_iter = elastic_net.descend(
+                moments, target, coef[target], **self._parameters(call)
+            )
+            gaps.append(gap)
+            n_iters.append(n_iter)
+        if not np.isfinite(coef).all():
+            raise Refusal("the coefficients are not finite")
+        attributes = self._attributes(call, moments, coef, gaps, n_iters)
+        return Outcome(model=_restored(SimpleNamespace(**attributes)), attributes=attributes)
+
+    @staticmethod
+    def _start(call: Call, n_targets: int) -> np.ndarray:
+        """Return the coefficients to start from."""
+        start = np.zeros((n_targets, call.X.shape[1]))
+        if call.parameters["warm_start"] and hasattr(call.estimator, "coef_"):
+            earlier = np.atleast_2d(call.estimator.coef_)
+            if earlier.shape != start.shape:
+                raise Refusal("the earlier coefficients have another shape")
+            start[:] = earlier
+        return start
+
+    @staticmethod
+    def _parameters(call: Call) -> dict[str, Any]:
+        names = ("positive", "tol", "max_iter", "random_state", "selection")
+        return {
+            "alphas": [call.parameters["alpha"]],
+            "l1_ratio": call.estimator.l1_ratio,
+            **{name: call.parameters[name] for name in names},
+        }
+
+    @staticmethod
+    def _attributes(
+        call: Call,
+        moments: elastic_net.Moments,
+        coef: np.ndarray,
+        gaps: list[float],
+        n_iters: list[int],
+    ) -> dict[str, Any]:
+        """Return the fitted attributes: of one target, or of several."""
+        dtype = _dtype(call)
+        intercept: Any = 0.0
+        if call.parameters["fit_intercept"]:
+            intercept = (moments.y_mean - coef @ moments.X_mean).astype(dtype)
+            intercept = intercept[0] if len(call.y.shape) == 1 else intercept
+        coef, gap = coef.astype(dtype), np.asarray(gaps, dtype)
+        single = len(coef) == 1
+        return {
+            "coef_": coef[0] if single else coef,
+            "intercept_": intercept,
+            "dual_gap_": gap[0] if single else gap,
+            "n_iter_": n_iters[0] if single else n_iters,
+        }
+
+    def predict(self, call: Call, model: Any) -> Any:
+        return _decision(self, call, model)
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the coefficient of determination; the predictions come from the device."""
+        return determination(call, self.predict(call, model))
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        return _restored(estimator)
+
+
 class Ridge(Accelerated, _ridge.Ridge, engines=[_RidgeOnCuml()]): ...
 
 
@@ -255,3 +373,9 @@ class LinearRegression(
 class LogisticRegression(
     Accelerated, _logistic.LogisticRegression, engines=[_LogisticRegressionOnCuml()]
 ): ...
+
+
+class ElasticNet(Accelerated, _coordinate_descent.ElasticNet, engines=[_ElasticNetOnCupy()]): ...
+
+
+class Lasso(ElasticNet, _coordinate_descent.Lasso, engines=[_ElasticNetOnCupy()]): ...
