@@ -152,7 +152,8 @@ def _validate(call: Call) -> None:
     """Raise where scikit-learn would raise before it looks at the elements."""
     estimator = call.estimator
     if call.fits:
-        if not sklearn.get_config()["skip_parameter_validation"]:
+        declared = hasattr(estimator, "_parameter_constraints")  # not by everybody's estimators
+        if declared and not sklearn.get_config()["skip_parameter_validation"]:
             estimator._validate_params()
         if not call.continues:
             return
