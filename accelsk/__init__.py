@@ -1,12 +1,14 @@
 """Drop-in classes for scikit-learn that run on an NVIDIA GPU.
 
 ``from accelsk.linear_model import Ridge`` gives a `Ridge` that *is* scikit-learn's, whose methods
-run on the GPU where that gives scikit-learn's result, and in scikit-learn otherwise.
+run on the GPU where that gives scikit-learn's result, and in scikit-learn otherwise. Every public
+module of scikit-learn is there under the same name, with all its names.
 """
 
 import importlib
 from typing import Any
 
+from accelsk._mirror import mirror
 from accelsk.config import config_context, get_config, set_config
 from accelsk.explanation import explain
 from accelsk.profiling import profile
@@ -29,10 +31,13 @@ __all__ = [
     "to_sklearn",
 ]
 
-_SUBMODULES = ("cluster", "decomposition", "ensemble", "linear_model", "neighbors")
+#: Modules over other packages than scikit-learn, imported at first use as its are.
+_OTHERS = ("hdbscan", "umap")
+
+_, _from_sklearn, __dir__ = mirror(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
+    if name in _OTHERS:
         return importlib.import_module(f"accelsk.{name}")
-    raise AttributeError(f"module 'accelsk' has no attribute {name!r}")
+    return _from_sklearn(name)

@@ -1,10 +1,14 @@
-"""What accelsk raises and warns, beside scikit-learn's own errors."""
+"""`sklearn.exceptions`, and what accelsk itself raises and warns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["FallbackError", "FallbackWarning", "Invalid", "Refusal"]
+from accelsk._mirror import mirror
+
+_originals, __getattr__, __dir__ = mirror(__name__)
+
+__all__ = [*_originals, "FallbackError", "FallbackWarning", "Invalid", "Refusal"]
 
 
 class FallbackWarning(UserWarning):

@@ -1,0 +1,10 @@
+"""`sklearn.semi_supervised`, as it is."""
+
+from typing import TYPE_CHECKING
+
+from accelsk._mirror import mirror
+
+if TYPE_CHECKING:
+    from sklearn.semi_supervised import *  # noqa: F403
+
+__all__, __getattr__, __dir__ = mirror(__name__)
