@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import _dbscan, _kmeans
+from sklearn.cluster import _agglomerative, _dbscan, _hierarchical_fast, _kmeans
+from sklearn.cluster._hdbscan import _linkage, _tree, hdbscan
 from sklearn.utils import check_random_state
 
+from accelsk._density import METRICS, DensityEngine, known_metric
 from accelsk._mirror import mirror
 from accelsk.algorithms import kmeans
+from accelsk.algorithms.spanning_tree import SpanningTree, spanning_tree
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.engines.cuml import CumlEngine
+from accelsk.engines.cupy import CupyEngine
 from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
@@ -170,7 +176,139 @@ class _DBSCANOnCuml(CumlEngine):
         return Outcome(model=model)
 
 
+def _min_samples(parameters: dict[str, Any]) -> int:
+    given = parameters["min_samples"]
+    return parameters["min_cluster_size"] if given is None else given
+
+
+class _HDBSCANOnCuml(DensityEngine):
+    """scikit-learn's hierarchy and labels, from a spanning tree that equals its own.
+
+    With ``algorithm="brute"`` rounding decides between edges of equal length in scikit-learn.
+    """
+
+    rules = (
+        known_metric,
+        only("metric_params", None),
+        only("algorithm", "auto", "kd_tree", "ball_tree"),
+        refuse(
+            Invalid("more min_samples than rows"),
+            lambda call: call.X.shape[:1] < (_min_samples(call.parameters),),
+        ),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        rows = X.astype(np.float64, copy=False)
+        fitted = call.original(**call.parameters)
+        fitted._raw_data = np.asarray(to_host(call.X.array), np.float64)
+        fitted._metric_params = {}
+        fitted._min_samples = _min_samples(call.parameters)
+        fitted._single_linkage_tree_ = self._hierarchy(call.parameters, rows)
+        fitted.labels_, fitted.probabilities_ = _tree.tree_to_labels(
+            fitted._single_linkage_tree_,
+            fitted.min_cluster_size,
+            fitted.cluster_selection_method,
+            fitted.allow_single_cluster,
+            fitted.cluster_selection_epsilon,
+            fitted.max_cluster_size,
+        )
+        if fitted.store_centers:
+            fitted._weighted_cluster_center(fitted._raw_data)
+        attributes = {k: v for k, v in vars(fitted).items() if k not in call.parameters}
+        announce = [_warn_of_copy] if fitted.copy == "warn" else []
+        model = SimpleNamespace(labels_=fitted.labels_)
+        return Outcome(model=model, attributes=attributes, announce=announce)
+
+    def _hierarchy(self, parameters: dict[str, Any], rows: Any) -> np.ndarray:
+        metric = METRICS[parameters["metric"]]
+        tree = self.tree(rows, _min_samples(parameters), metric, parameters["alpha"])
+        edges = np.empty(len(tree.point), _linkage.MST_edge_dtype)
+        edges["current_node"], edges["next_node"] = tree.source, tree.point
+        edges["distance"] = tree.distance
+        return hdbscan._process_mst(edges)
+
+
+def _warn_of_copy() -> None:
+    """Give scikit-learn's own warning (1.9) that the default of ``copy`` will change.
+
+    It comes before the error for hyperparameters that exclude each other.
+    """
+    with contextlib.suppress(ValueError):
+        hdbscan.HDBSCAN(metric="precomputed", store_centers="both", copy="warn").fit([[0.0]])
+
+
+def _bad_cut(call: Call) -> bool:
+    """Whether the hyperparameters that say where to cut exclude each other."""
+    given = call.parameters
+    if (given["n_clusters"] is None) == (given["distance_threshold"] is None):
+        return True
+    return given["distance_threshold"] is not None and not given["compute_full_tree"]
+
+
+def _cut(tree: SpanningTree, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the fitted attributes of single linkage along `tree`."""
+    edges = np.column_stack([tree.previous, tree.point, tree.distance])
+    edges = edges[np.argsort(tree.distance, kind="stable")]
+    merges = _hierarchical_fast.single_linkage_label(edges)
+    n_clusters, threshold = parameters["n_clusters"], parameters["distance_threshold"]
+    if threshold is not None:
+        n_clusters = np.count_nonzero(merges[:, 2] >= threshold) + 1
+    children, n_leaves = merges[:, :2].astype(int), len(merges) + 1
+    fitted = {
+        "children_": children,
+        "n_connected_components_": 1,
+        "n_leaves_": n_leaves,
+        "n_clusters_": n_clusters,
+        "labels_": _agglomerative._hc_cut(n_clusters, children, n_leaves),
+    }
+    if threshold is not None or parameters["compute_distances"]:
+        fitted["distances_"] = merges[:, 2]
+    return fitted
+
+
+class _AgglomerativeOnCupy(CupyEngine):
+    """Single linkage, from a spanning tree that equals scikit-learn's."""
+
+    methods = ("fit", "fit_predict")
+    per_row = frozenset({"labels_"})
+    min_rows = 2
+    rules = (
+        only("linkage", "single"),
+        only("connectivity", None),
+        only("memory", None),
+        known_metric,
+        refuse(Invalid("hyperparameters that exclude each other"), _bad_cut),
+        refuse(
+            Invalid("more clusters than rows"),
+            lambda call: call.X.shape[:1] < (call.parameters["n_clusters"] or 0,),
+        ),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        metric = METRICS[call.parameters["metric"]]
+        tree = spanning_tree(
+            X.astype(np.float64, copy=False), cupy.zeros(len(X)), 1.0, metric, cupy
+        )
+        fitted = _cut(tree, call.parameters)
+        return Outcome(
+            model=SimpleNamespace(labels_=to_device(fitted["labels_"])), attributes=fitted
+        )
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        return {}
+
+
 class KMeans(Accelerated, _kmeans.KMeans, engines=[_KMeansOnCuml()]): ...
 
 
 class DBSCAN(Accelerated, _dbscan.DBSCAN, engines=[_DBSCANOnCuml()]): ...
+
+
+class HDBSCAN(Accelerated, hdbscan.HDBSCAN, engines=[_HDBSCANOnCuml()]): ...
+
+
+class AgglomerativeClustering(
+    Accelerated, _agglomerative.AgglomerativeClustering, engines=[_AgglomerativeOnCupy()]
+): ...

@@ -1,0 +1,100 @@
+"""The trees behind hierarchical clustering, on the device.
+
+What takes the time, neighbours and the minimum spanning tree, is computed here; what a library
+makes of the tree (the hierarchy, labels, probabilities) is the library's own code on the host.
+So labels, their numbers included, are those of the library's own fit.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from accelsk.algorithms import neighbors
+from accelsk.algorithms.spanning_tree import SpanningTree, core_distances, spanning_tree
+from accelsk.device.transfer import to_device
+from accelsk.engines.base import Call, refuse
+from accelsk.engines.cuml import CumlEngine
+
+__all__ = ["METRICS", "DensityEngine", "known_metric"]
+
+#: The names of metrics in scikit-learn and hdbscan, by what they compute.
+METRICS = {
+    "euclidean": "euclidean",
+    "l2": "euclidean",
+    "manhattan": "manhattan",
+    "l1": "manhattan",
+    "cityblock": "manhattan",
+    "chebyshev": "chebyshev",
+    "infinity": "chebyshev",
+}
+
+#: Candidates beyond the neighbours asked for, so that rounding seldom costs a second search.
+_SPARE = 16
+
+
+def _unknown_metric(call: Call) -> bool:
+    metric = call.parameters["metric"]
+    return not isinstance(metric, str) or metric not in METRICS
+
+
+#: The rule that keeps other metrics off.
+known_metric = refuse("metric other than euclidean, manhattan, chebyshev", _unknown_metric)
+
+
+class DensityEngine(CumlEngine):
+    """Clustering by density: neighbours from cuML, everything in float64.
+
+    cuML's own HDBSCAN computes in float32 and gives neither scikit-learn's trees nor the numbers
+    of its labels.
+    """
+
+    path = "neighbors.NearestNeighbors"
+    methods = ("fit", "fit_predict")
+    per_row = frozenset({"labels_", "probabilities_"})
+    nan_is_valid = True
+    min_rows = 2
+
+    def tree(self, rows: Any, n_neighbors: int, metric: str, alpha: float) -> SpanningTree:
+        """Return the minimum spanning tree of mutual reachability.
+
+        Parameters
+        ----------
+        rows : cupy.ndarray of shape (n_samples, n_features), dtype=float64
+        n_neighbors : int
+            The neighbour at the core distance, each row being the first neighbour of itself.
+        metric : str
+            A value of `METRICS`.
+        alpha : float
+            What distances are divided by.
+        """
+        import cupy
+
+        nearest = self._nearest(rows, n_neighbors, metric)
+        core = core_distances(rows, nearest, metric, cupy)
+        return spanning_tree(rows, core, alpha, metric, cupy)
+
+    def _nearest(self, rows: Any, count: int, metric: str) -> Any:
+        """Return the nearest rows of each row: candidates from float32, ranked in float64."""
+        import cupy
+
+        if count == 1:
+            return cupy.arange(len(rows))[:, None]
+        # a whole number, so that integer data stays exact
+        centered = rows - cupy.rint(rows.mean(axis=0))
+        search = self.new_model(n_neighbors=1, algorithm="brute", metric=metric)
+        search.fit(centered.astype(np.float32))
+        approximate, candidates = search.kneighbors(
+            centered.astype(np.float32), n_neighbors=min(count + _SPARE, len(rows))
+        )
+        return neighbors.exact_neighbors(
+            centered, centered, approximate, candidates, count, metric, cupy
+        )[1]
+
+    def labels_of(self, model: Any) -> Any:
+        return to_device(model.labels_)
+
+    def attributes(self, estimator: Any, model: SimpleNamespace) -> dict[str, Any]:
+        return dict(vars(model))
