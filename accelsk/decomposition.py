@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
 from numbers import Integral
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import _pca
+from sklearn.decomposition import _incremental_pca, _pca, _truncated_svd
+from sklearn.utils import gen_batches
+from sklearn.utils.extmath import _incremental_mean_and_var
 
 from accelsk._mirror import mirror
+from accelsk.algorithms import decomposition
+from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, refuse
 from accelsk.engines.cuml import CumlEngine
+from accelsk.engines.cupy import CupyEngine
 from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
@@ -21,6 +28,17 @@ def _too_many_components(call: Call) -> bool:
     n = call.parameters["n_components"]
     limit = min(call.X.shape, default=0) - (call.parameters["svd_solver"] == "arpack")
     return isinstance(n, Integral) and n > limit
+
+
+#: What ``inverse_transform`` takes.
+_COORDINATES = refuse(
+    Invalid("X has another number of columns than there are components"),
+    lambda call: (
+        call.method == "inverse_transform"
+        and call.X.shape[-1:] != call.estimator.components_.shape[:1]
+    ),
+    fit_only=False,
+)
 
 
 class _PCAOnCuml(CumlEngine):
@@ -51,14 +69,7 @@ class _PCAOnCuml(CumlEngine):
                 and call.parameters["n_components"] is None
             ),
         ),
-        refuse(
-            Invalid("X has another number of columns than there are components"),
-            lambda call: (
-                call.method == "inverse_transform"
-                and call.X.shape[-1:] != call.estimator.components_.shape[:1]
-            ),
-            fit_only=False,
-        ),
+        _COORDINATES,
         refuse("one feature", lambda call: call.X.shape[-1:] == (1,)),
     )
 
@@ -72,6 +83,8 @@ class _PCAOnCuml(CumlEngine):
         return {}
 
     def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
         model = self.new_model(**self.parameters(call))
         model.fit(X.astype(np.float64, copy=False))
         variance, ratio = model.explained_variance_, model.explained_variance_ratio_
@@ -82,7 +95,7 @@ class _PCAOnCuml(CumlEngine):
             raise Refusal("X is nearly rank-deficient")
         n = _n_components(call, ratio.get())
         noise = X.dtype.type(float(variance[n:].mean())) if n < len(variance) else 0.0
-        signs = _signs(model.components_)
+        signs = decomposition.signs(model.components_, cupy)
         kept = {
             "components_": (model.components_ * signs)[:n],
             "explained_variance_": variance[:n],
@@ -101,23 +114,11 @@ class _PCAOnCuml(CumlEngine):
         return self.transform_fitted(call, model, self.matrix(call))
 
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        import cupy
-
-        result = X @ model.components_.T
-        result -= model.mean_ @ model.components_.T
-        if call.parameters["whiten"]:
-            scale = cupy.sqrt(model.explained_variance_)
-            result /= cupy.maximum(scale, cupy.finfo(scale.dtype).eps)
-        return result
+        return _projected(call, model, X)
 
     def inverse_transform(self, call: Call, model: Any) -> Any:
         """Return what has the coordinates X in the components."""
-        import cupy
-
-        components = model.components_
-        if call.parameters["whiten"]:
-            components = cupy.sqrt(model.explained_variance_)[:, None] * components
-        return self.matrix(call) @ components + model.mean_
+        return _reconstructed(call, model, self.matrix(call))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         return {**super().attributes(estimator, model), "_fit_svd_solver": "covariance_eigh"}
@@ -134,12 +135,193 @@ def _n_components(call: Call, ratio: np.ndarray) -> int | np.integer:
     return min(enough, np.int64(len(ratio)))
 
 
-def _signs(components: Any) -> Any:
-    """Return what makes the largest loading of each component positive, as a column."""
+def _projected(call: Call, model: Any, X: Any) -> Any:
+    """Return the coordinates of X in the components of a kind of PCA."""
     import cupy
 
-    largest = cupy.abs(components).argmax(axis=1)[:, None]
-    return cupy.sign(cupy.take_along_axis(components, largest, axis=1))
+    result = X @ model.components_.T
+    result -= model.mean_ @ model.components_.T
+    if call.parameters["whiten"]:
+        scale = cupy.sqrt(model.explained_variance_)
+        result /= cupy.maximum(scale, cupy.finfo(scale.dtype).eps)
+    return result
+
+
+def _reconstructed(call: Call, model: Any, X: Any) -> Any:
+    """Return what has the coordinates X in the components of a kind of PCA."""
+    import cupy
+
+    components = model.components_
+    if call.parameters["whiten"]:
+        components = cupy.sqrt(model.explained_variance_)[:, None] * components
+    return X @ components + model.mean_
+
+
+class _IncrementalPCAOnCupy(CupyEngine):
+    """scikit-learn's steps from batch to batch, each in float64."""
+
+    methods = ("fit", "fit_transform", "partial_fit", "transform", "inverse_transform")
+    min_rows = 2
+    state = (
+        "components_",
+        "singular_values_",
+        "mean_",
+        "var_",
+        "explained_variance_",
+        "explained_variance_ratio_",
+        "noise_variance_",
+        "n_samples_seen_",
+        "n_components_",
+    )
+    rules = (
+        refuse(
+            Invalid("more components than X has"),
+            lambda call: (
+                (call.parameters["n_components"] or 0)
+                > (call.X.shape[-1] if call.continues else min(call.X.shape, default=0))
+            ),
+        ),
+        refuse(
+            Invalid("fit takes X alone"),
+            lambda call: set(call.arguments) - {"X", "y", "check_input"},
+        ),
+        _COORDINATES,
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        batch_size = call.parameters["batch_size"] or 5 * X.shape[1]
+        n_components = call.parameters["n_components"]
+        model = None
+        batches = [*gen_batches(len(X), batch_size, min_batch_size=n_components or 0)]
+        for batch in batches:
+            model = self._step(call, model, X[batch].astype(np.float64))
+        assert model is not None
+        model.batch_size_ = batch_size
+        return Outcome(model=self._as_scikit_learn(model, X.dtype if len(batches) == 1 else None))
+
+    def partial_fit(self, call: Call, model: Any) -> Outcome:
+        X = self.matrix(call)
+        after = self._step(call, model, X.astype(np.float64))
+        after = self._as_scikit_learn(after, X.dtype if model is None else None)
+        if hasattr(call.estimator, "batch_size_"):
+            after.batch_size_ = call.estimator.batch_size_
+        return Outcome(model=after)
+
+    def _step(self, call: Call, before: Any, X: Any) -> SimpleNamespace:
+        """Return what `before` and the rows of X come to."""
+        import cupy
+
+        n = call.parameters["n_components"]
+        if before is None:
+            n = min(X.shape) if n is None else n
+            if n > len(X):
+                raise Refusal("more components than rows in the first batch")
+        else:
+            n = before.n_components_ if n is None else n
+            if n != len(before.components_):
+                raise Refusal(Invalid("n_components has changed"))
+        after = decomposition.incremental_pca(before, X, n, cupy)
+        if not bool(cupy.isfinite(after.explained_variance_ratio_).all()):
+            raise Refusal("X has no variance, or too much")
+        return after
+
+    def _as_scikit_learn(self, model: SimpleNamespace, dtype: Any) -> SimpleNamespace:
+        """Return `model` in scikit-learn's dtypes; after one batch the components keep X's."""
+        model.n_samples_seen_ = _count_type()(model.n_samples_seen_)
+        if dtype is not None:
+            model.components_ = model.components_.astype(dtype)
+            model.singular_values_ = model.singular_values_.astype(dtype)
+        return model
+
+    def transform(self, call: Call, model: Any) -> Any:
+        """Return the coordinates of X in the components."""
+        return _projected(call, model, self.matrix(call))
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        return _projected(call, model, X)
+
+    def inverse_transform(self, call: Call, model: Any) -> Any:
+        """Return what has the coordinates X in the components."""
+        return _reconstructed(call, model, self.matrix(call))
+
+
+@cache
+def _count_type() -> type:
+    """Return the type of ``n_samples_seen_``, which depends on scikit-learn's release."""
+    counts = _incremental_mean_and_var(np.zeros((1, 1)), 0.0, 0.0, np.zeros(1, np.int64))[2]
+    return type(counts[0])
+
+
+class _TruncatedSVDOnCupy(CupyEngine):
+    """Exact in float64, for both algorithms: they approximate that."""
+
+    methods = ("fit", "fit_transform", "transform", "inverse_transform")
+    min_rows = 2
+    state = ("components_",)
+    rules = (
+        inputs.PRECISION,
+        refuse(Invalid("one feature"), lambda call: call.X.shape[-1:] == (1,)),
+        refuse(
+            "more components than rows or columns",
+            lambda call: call.parameters["n_components"] > min(call.X.shape, default=0),
+        ),
+        refuse(
+            Invalid("svd_solver='arpack' with as many components as X has rows or columns"),
+            lambda call: (
+                call.parameters["algorithm"] == "arpack"
+                and call.parameters["n_components"] == min(call.X.shape, default=0)
+            ),
+        ),
+        refuse(
+            Invalid("algorithm='arpack' with boolean X"),
+            lambda call: call.parameters["algorithm"] == "arpack" and call.X.dtype == bool,
+        ),
+        _COORDINATES,
+    )
+
+    #: Below this share of the largest singular value a component is made of rounding errors.
+    _well_posed = 1e-8
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        rows = X.astype(np.float64, copy=False)
+        values, vectors = decomposition.truncated_svd(
+            rows, int(call.parameters["n_components"]), cupy
+        )
+        variance = (rows @ vectors.T).var(axis=0)
+        ratio = variance / rows.var(axis=0).sum()
+        well_posed = (values[-1] > self._well_posed * values[0]) & cupy.isfinite(ratio).all()
+        if not bool(well_posed):
+            raise Refusal("X has fewer components than asked for, or no variance")
+        found = {
+            "components_": vectors,
+            "explained_variance_": variance,
+            "explained_variance_ratio_": ratio,
+            "singular_values_": values,
+        }
+        return Outcome(
+            model=SimpleNamespace(**{name: a.astype(X.dtype) for name, a in found.items()})
+        )
+
+    def transform(self, call: Call, model: Any) -> Any:
+        """Return the coordinates of X in the components."""
+        return self.transform_fitted(call, model, self.matrix(call))
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        return X @ model.components_.T
+
+    def inverse_transform(self, call: Call, model: Any) -> Any:
+        """Return what has the coordinates X in the components."""
+        return self.matrix(call) @ model.components_
 
 
 class PCA(Accelerated, _pca.PCA, engines=[_PCAOnCuml()]): ...
+
+
+class IncrementalPCA(
+    Accelerated, _incremental_pca.IncrementalPCA, engines=[_IncrementalPCAOnCupy()]
+): ...
+
+
+class TruncatedSVD(Accelerated, _truncated_svd.TruncatedSVD, engines=[_TruncatedSVDOnCupy()]): ...

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelsk.device.transfer import to_device
-from accelsk.engines.base import Call, Rule
+from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "weights",
     "weights_refusals",
     "LABELS",
+    "PRECISION",
     "WEIGHTS",
 ]
 
@@ -188,6 +189,17 @@ def weights_refusals(call: Call) -> Iterator[str]:
         if not weight.numeric:
             yield f"sample_weight is not numeric ({weight})"
 
+
+#: Where scikit-learn keeps the precision of X, the device has no match for half and extended ones.
+PRECISION = refuse(
+    "X has half or extended precision",
+    lambda call: (
+        call.X.dtype is not None
+        and call.X.dtype.kind == "f"
+        and call.X.dtype.itemsize not in (4, 8)
+    ),
+    fit_only=False,
+)
 
 #: `weights_refusals` as a rule.
 WEIGHTS = Rule(

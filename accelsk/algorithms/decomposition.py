@@ -1,0 +1,121 @@
+"""Singular value decompositions: of what has come in so far, and truncated."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Singular", "incremental_pca", "right_singular", "signs", "truncated_svd"]
+
+#: Directions beyond those asked for, which keep the last of them exact.
+_SPARE = 10
+
+
+class Singular(NamedTuple):
+    """Singular values, descending, and the right singular vectors as rows."""
+
+    values: Any
+    vectors: Any
+
+
+def signs(vectors: Any, xp: Any) -> Any:
+    """Return what makes the largest entry of each row positive, as a column."""
+    largest = xp.abs(vectors).argmax(axis=1)[:, None]
+    return xp.sign(xp.take_along_axis(vectors, largest, axis=1))
+
+
+def right_singular(X: Any, xp: Any) -> Singular:
+    """Return singular values and right vectors, signed so that each one's largest is positive.
+
+    They come from the triangular factor of the longer side, as exact as from `X` itself.
+    """
+    if X.shape[0] >= X.shape[1]:
+        _, values, vectors = xp.linalg.svd(xp.linalg.qr(X, mode="r"), full_matrices=False)
+    else:
+        Q, R = xp.linalg.qr(xp.ascontiguousarray(X.T), mode="reduced")
+        _, values, vectors = xp.linalg.svd(xp.ascontiguousarray(R.T), full_matrices=False)
+        vectors = vectors @ Q.T
+    return Singular(values, vectors * signs(vectors, xp))
+
+
+def truncated_svd(X: Any, n_components: int, xp: Any) -> Singular:
+    """Return the leading singular values and right vectors of `X`.
+
+    The leading directions come from the smaller Gram matrix; one more pass over `X` then frees
+    them from what squaring the singular values has cost.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), dtype=float64
+    n_components : int
+        No more than X has rows and columns.
+    xp : module
+        The array namespace.
+    """
+    n_samples, n_features = X.shape
+    kept = slice(-min(n_components + _SPARE, n_samples, n_features), None)
+    if n_samples >= n_features:
+        directions = X @ xp.linalg.eigh(X.T @ X)[1][:, kept]
+    else:
+        directions = xp.linalg.eigh(X @ X.T)[1][:, kept]
+    Q = xp.linalg.qr(directions, mode="reduced")[0]
+    values, vectors = right_singular(Q.T @ X, xp)
+    return Singular(values[:n_components], vectors[:n_components])
+
+
+def incremental_pca(
+    before: SimpleNamespace | None, X: Any, n_components: int, xp: Any
+) -> SimpleNamespace:
+    """Return the principal components of all rows so far.
+
+    Parameters
+    ----------
+    before : namespace or None
+        What the rows before were summed up to by this function.
+    X : array of shape (n_samples, n_features), dtype=float64
+        The next rows.
+    n_components : int
+    xp : module
+        The array namespace.
+
+    Returns
+    -------
+    after : namespace
+        With the attributes of scikit-learn's `IncrementalPCA`.
+
+    References
+    ----------
+    D. Ross, J. Lim, R. Lin, M. Yang, "Incremental learning for robust visual tracking",
+    International Journal of Computer Vision 77, 2008, 125-141.
+    """
+    n_new = len(X)
+    mean = X.mean(axis=0)
+    centred = X - mean
+    scatter = (centred * centred).sum(axis=0)
+    if before is None:
+        total, stacked = n_new, centred
+    else:
+        seen = int(before.n_samples_seen_)
+        total = seen + n_new
+        apart = before.mean_ - mean
+        basis = before.singular_values_[:, None] * before.components_
+        shift = (seen / total * n_new) ** 0.5 * apart
+        stacked = xp.vstack([basis, centred, shift[None]])
+        scatter = scatter + before.var_ * seen + seen / total * n_new * apart**2
+        mean = mean + apart * (seen / total)
+    values, vectors = right_singular(stacked, xp)
+    variance = values**2 / (total - 1)
+    exact = n_components in X.shape
+    return SimpleNamespace(
+        components_=vectors[:n_components],
+        singular_values_=values[:n_components],
+        mean_=mean,
+        var_=scatter / total,
+        explained_variance_=variance[:n_components],
+        explained_variance_ratio_=(values**2 / scatter.sum())[:n_components],
+        noise_variance_=0.0 if exact else np.float64(float(variance[n_components:].mean())),
+        n_samples_seen_=total,
+        n_components_=n_components,
+    )

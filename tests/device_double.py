@@ -1,0 +1,100 @@
+"""NumPy in the place of CuPy, so that engines run from end to end where there is no GPU.
+
+The double is stricter than NumPy where CuPy is: it does not mix with arrays on the host, and
+what NumPy gives as a scalar it gives as an array without dimensions.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["DeviceArray", "install"]
+
+
+class DeviceArray(np.ndarray):
+    """An array that passes for one on the device."""
+
+    def get(self) -> np.ndarray:
+        return np.array(self.view(np.ndarray))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if any(type(value) is np.ndarray and value.ndim for value in inputs):
+            raise TypeError("an array on the host meets one on the device")
+        return _wrapped(getattr(ufunc, method)(*_plain(inputs), **_plain(kwargs)))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _wrapped(function(*_plain(args), **_plain(kwargs)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, DeviceArray):
+        return value.view(np.ndarray)
+    if isinstance(value, (tuple, list)):
+        return type(value)(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
+
+
+def _wrapped(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, DeviceArray):
+        return np.asarray(value).view(DeviceArray)
+    if isinstance(value, tuple):
+        items = [_wrapped(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+class _Namespace(types.ModuleType):
+    """A module whose functions are NumPy's, on the device."""
+
+    def __init__(self, name: str, original: Any) -> None:
+        super().__init__(name)
+        self._original = original
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._original, name)
+        if isinstance(value, type) or not callable(value):
+            return value
+        return lambda *args, **kwargs: _wrapped(value(*_plain(args), **_plain(kwargs)))
+
+
+class _Csr:
+    """As much of a sparse matrix on the device as the engines use."""
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix
+
+    def __matmul__(self, other: DeviceArray) -> DeviceArray:
+        return _wrapped(self._matrix @ _plain(other))
+
+    @property
+    def T(self) -> _Csr:  # noqa: N802
+        return _Csr(self._matrix.T.tocsr())
+
+
+def install(monkeypatch: Any) -> None:
+    """Have accelsk believe that there is a GPU, on which arrays are `DeviceArray`."""
+    from accelsk.device import probe
+
+    cupy = _Namespace("cupy", np)
+    cupy.ndarray = DeviceArray  # type: ignore[attr-defined]
+    cupy.asnumpy = lambda value: np.asarray(_plain(value))  # type: ignore[attr-defined]
+    cupy.get_array_module = lambda value: cupy if isinstance(value, DeviceArray) else np  # type: ignore[attr-defined]
+    cupy.linalg = _Namespace("cupy.linalg", np.linalg)  # type: ignore[attr-defined]
+    on_device = types.ModuleType("cupyx.scipy.sparse")
+    on_device.issparse = lambda value: isinstance(value, _Csr)  # type: ignore[attr-defined]
+    on_device.csr_matrix = lambda value: _Csr(sparse.csr_matrix(value))  # type: ignore[attr-defined]
+    for name, module in {
+        "cupy": cupy,
+        "cupyx": types.ModuleType("cupyx"),
+        "cupyx.scipy": types.ModuleType("cupyx.scipy"),
+        "cupyx.scipy.sparse": on_device,
+    }.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(probe, "unusable", lambda: None)
