@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,10 +24,10 @@ from accelsk.device.errors import poisons_context
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
 from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
-from accelsk.engines.base import Call, Engine, Outcome, bind, fits
+from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import SLOT, Accelerated
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal
-from accelsk.introspection import overridden
+from accelsk.introspection import overridden, replaced, validates_input
 from accelsk.profiling.events import Event, Stopwatch, report
 
 __all__ = ["Method", "Plan", "accelerate_methods", "method_of", "plan"]
@@ -40,6 +41,8 @@ class Method:
 
     Attributes
     ----------
+    owner : type
+        The accelerated class.
     original : type
         The scikit-learn class.
     name : str
@@ -47,16 +50,22 @@ class Method:
         scikit-learn's own function.
     signature : inspect.Signature
         Without the estimator itself.
+    qualname : str
+        The name in the log and in profiles.
     """
 
+    owner: type
     original: type
     name: str
     function: Callable[..., Any]
     signature: inspect.Signature
+    qualname: str
 
-    @property
-    def qualname(self) -> str:
-        return f"{self.original.__name__}.{self.name}"
+    def run_original(self, estimator: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run scikit-learn's method, or what a class between it and `owner` makes of it."""
+        if type(estimator) is self.owner:
+            return self.function(estimator, *args, **kwargs)
+        return getattr(super(self.owner, estimator), self.name)(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ def plan(
     kwargs: dict[str, Any],
     *,
     assume_usable: bool = False,
+    partial: bool = False,
 ) -> Plan:
     """Return where a call would run, without running it and without looking at elements.
 
@@ -113,6 +123,8 @@ def plan(
         The arguments of the call.
     assume_usable : bool, default=False
         Answer as if the configuration, and every engine in this process, allowed the call.
+    partial : bool, default=False
+        Whether arguments are left out on purpose: what depends on them is left open.
     """
 
     def refused(*reasons: str) -> Plan:
@@ -127,19 +139,26 @@ def plan(
         if not engines:
             return refused(*(why for why in unusable if why is not None))
     cls: Any = type(estimator)
-    if names := overridden(cls, estimator._accelsk_class, method.name):
+    names = overridden(cls, estimator._accelsk_class, method.name)
+    names += replaced(estimator, estimator._accelsk_class, method.name)
+    if names:
         return refused(f"{cls.__name__} overrides {', '.join(names)}")
     if vars(estimator).get("_skl_callbacks"):
         return refused("callbacks are set")
     try:
-        call = Call(estimator, method.original, method.name, bind(method.signature, args, kwargs))
+        arguments = bind(method.signature, args, kwargs, partial=partial)
+        kind = OpenCall if partial else Call
+        call = kind(estimator, method.original, method.name, arguments)
         _validate(call)
     except Exception as error:  # scikit-learn has its own words for each: it will say them
         return refused(Invalid(f"scikit-learn rejects it ({type(error).__name__})"))
     reasons: list[str] = []
     for engine in engines:
-        refusals = [*engine.refusals(call)]
-        note = engine.unrepeatable(call)
+        try:
+            refusals = [*call.refusals(engine)]
+            note = engine.unrepeatable(call)
+        except Exception as error:
+            refusals, note = [_failure(error)], None
         if note and current().reproducible and not assume_usable:
             refusals.append(f"reproducible=True is set, and {note}")
         if not refusals:
@@ -160,7 +179,8 @@ def _validate(call: Call) -> None:
     check_is_fitted(estimator)
     if not (call.takes_features and call.X.given):
         return
-    if len(call.X.shape) == 2 and call.X.shape[1] != estimator.n_features_in_:
+    n_features = getattr(estimator, "n_features_in_", None)
+    if len(call.X.shape) == 2 and n_features not in (None, call.X.shape[1]):
         raise ValueError("the number of features differs")
     fitted, given = getattr(estimator, "feature_names_in_", None), call.X.feature_names
     if fitted is not None and given is not None and list(fitted) != list(given):
@@ -174,7 +194,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     assert call is not None
     anew = call.fits and not call.continues
     outcome = engine.run(call, None if anew else estimator._accelsk_model(engine))
-    result = to_host(outcome.result) if on_host(call.arguments.get("X")) else outcome.result
+    result = to_host(outcome.result) if on_host(call.data.value) else outcome.result
     if not anew and call.takes_features and call.X.given:
         # warns where one of the fit and this call had feature names and the other had not
         check_feature_names(estimator, call.X.value, reset=False)
@@ -186,12 +206,19 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
 
 
 def _input_attributes(call: Call) -> dict[str, Any]:
+    """Return what scikit-learn's input validation sets, where the class uses it."""
+    if not validates_input(call.original):
+        return {}
     if call.continues:
         names = getattr(call.estimator, "feature_names_in_", None)
     else:
         names = call.X.feature_names
-    attributes = {"n_features_in_": call.X.shape[1]}
-    return attributes if names is None else {**attributes, "feature_names_in_": names}
+    attributes: dict[str, Any] = {}
+    if len(call.X.shape) == 2:
+        attributes["n_features_in_"] = call.X.shape[1]
+    if names is not None:
+        attributes["feature_names_in_"] = names
+    return attributes
 
 
 def _announce(outcome: Outcome) -> None:
@@ -201,6 +228,8 @@ def _announce(outcome: Outcome) -> None:
 
 def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     """Return the result of the planned call and the plan; or a plan that says what failed."""
+    assert plan.call is not None
+    rewind = _rewind(plan.call)
     try:
         try:
             return _run(plan, estimator), plan
@@ -208,12 +237,29 @@ def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
             if not is_out_of_memory(error):
                 raise
             free_pools()  # what CuPy keeps for later may be what is missing now
+            rewind()
             return _run(plan, estimator), plan
     except Refusal as refusal:
         reason = refusal.reason
     except Exception as error:
         reason = _diagnose(error)
+    rewind()
     return None, Plan(plan.name, None, None, (reason,))
+
+
+def _rewind(call: Call) -> Callable[[], None]:
+    """Return what takes back the random numbers that an attempt to fit has drawn.
+
+    So scikit-learn draws those that it would have drawn without the attempt.
+    """
+    if not call.fits or "random_state" not in call.parameters:
+        return lambda: None
+    generator = call.parameters["random_state"]
+    if generator is None or generator is np.random:
+        generator = np.random.mtrand._rand
+    if not isinstance(generator, np.random.RandomState):
+        return lambda: None
+    return functools.partial(generator.set_state, generator.get_state(legacy=False))
 
 
 def _diagnose(error: Exception) -> str:
@@ -224,6 +270,10 @@ def _diagnose(error: Exception) -> str:
     if is_out_of_memory(error):
         free_pools()
         return "the GPU ran out of memory"
+    return _failure(error)
+
+
+def _failure(error: Exception) -> str:
     logger.debug("an engine failed", exc_info=error)
     first_line = str(error).strip().partition("\n")[0]
     return f"the engine failed: {type(error).__name__}: {first_line}"
@@ -255,7 +305,7 @@ def _fall_back(
     if device:
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
-    result = method.function(estimator, *args, **kwargs)
+    result = method.run_original(estimator, args, kwargs)
     if chosen.invalid:  # it was expected to raise
         _object(config, chosen)
     if device and hasattr(result, "__array__"):
@@ -304,7 +354,8 @@ def accelerate_methods(cls: type[Accelerated]) -> None:
         conditional = isinstance(attribute, AvailableIfDescriptor)
         function = attribute.fn if conditional else attribute
         parameters = [*inspect.signature(function).parameters.values()][1:]
-        method = Method(original, name, function, inspect.Signature(parameters))
+        signature = inspect.Signature(parameters)
+        method = Method(cls, original, name, function, signature, f"{original.__name__}.{name}")
         wrapper = _wrap(method)
         wrapper._accelsk_method = method  # type: ignore[attr-defined]
         if conditional:

@@ -8,6 +8,7 @@ call then goes to scikit-learn. `Engine.attributes` gives the fitted attributes 
 from __future__ import annotations
 
 import abc
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from accelsk.data import Argument, describe
 
-__all__ = ["Call", "Engine", "Outcome", "Rule", "only", "refuse"]
+__all__ = ["Call", "Engine", "OpenCall", "Outcome", "Rule", "only", "refuse"]
 
 
 class Call:
@@ -85,6 +86,11 @@ class Call:
         return "X" in self.arguments and self.method != "inverse_transform"
 
     @property
+    def data(self) -> Argument:
+        """What the method works on: ``X``, or ``y`` where it has no ``X``."""
+        return self.argument("X" if "X" in self.arguments else "y")
+
+    @property
     def X(self) -> Argument:  # noqa: N802
         return self.argument("X")
 
@@ -95,6 +101,30 @@ class Call:
     @property
     def sample_weight(self) -> Argument:
         return self.argument("sample_weight")
+
+
+    def refusals(self, engine: Engine) -> Iterator[str]:
+        """Yield the reasons that keep the call off `engine`."""
+        return engine.refusals(self)
+
+
+class _Unknown(Exception):  # noqa: N818 - not an error: the answer is open
+    pass
+
+
+class OpenCall(Call):
+    """A call of which not all arguments are known: rules that look at others are left open."""
+
+    def argument(self, name: str) -> Argument:
+        if name not in self.arguments:
+            raise _Unknown(name)
+        return super().argument(name)
+
+    def refusals(self, engine: Engine) -> Iterator[str]:
+        for rule in engine.every_rule():
+            with contextlib.suppress(_Unknown):
+                if (reason := rule.reason(self)) is not None:
+                    yield reason
 
 
 def fits(method: str) -> bool:
@@ -118,6 +148,10 @@ class Rule(NamedTuple):
     text: str
     test: Callable[[Call], str | None]
     fit_only: bool = True
+
+    def reason(self, call: Call) -> str | None:
+        """Return why the rule keeps `call` off the engine, or None."""
+        return self.test(call) if call.fits or not self.fit_only else None
 
 
 def _same(value: Any, choice: Any) -> bool:
@@ -213,7 +247,7 @@ class Engine(abc.ABC):
     def refusals(self, call: Call) -> Iterator[str]:
         """Yield the reasons that keep `call` off the engine. Touches no GPU and no element."""
         for rule in self.every_rule():
-            if (call.fits or not rule.fit_only) and (reason := rule.test(call)) is not None:
+            if (reason := rule.reason(call)) is not None:
                 yield reason
 
     def unrepeatable(self, call: Call) -> str | None:
@@ -259,18 +293,23 @@ class Engine(abc.ABC):
         """
 
 
-def bind(signature: inspect.Signature, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments by name, defaults filled in; the estimator is left out.
+def bind(
+    signature: inspect.Signature, args: tuple, kwargs: dict[str, Any], *, partial: bool = False
+) -> dict[str, Any]:
+    """Return the arguments by name, the estimator left out.
+
+    Defaults are filled in, unless arguments may be missing (`partial`).
 
     Raises
     ------
     TypeError
         Where the arguments do not fit the signature.
     """
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
+    bound = (signature.bind_partial if partial else signature.bind)(*args, **kwargs)
+    if not partial:
+        bound.apply_defaults()
     arguments = dict(bound.arguments)
     for name, parameter in signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            arguments.update(arguments.pop(name))
+            arguments.update(arguments.pop(name, {}))
     return arguments
