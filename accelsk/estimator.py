@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import copyreg
 import functools
+import logging
 import os
 import threading
 import warnings
@@ -23,6 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
@@ -30,6 +32,8 @@ from accelsk.engines.base import Engine
 from accelsk.introspection import assigned_names
 
 __all__ = ["SLOT", "Accelerated", "DeviceState", "PlainCall"]
+
+logger = logging.getLogger("accelsk")
 
 #: The name under which an instance holds its `DeviceState`. It never leaves the process.
 SLOT = "_accelsk_state"
@@ -50,8 +54,8 @@ class DeviceState:
         Whether the fitted attributes are on the host already.
     """
 
-    #: Every state whose attributes are on the device alone.
-    unfetched: ClassVar[weakref.WeakSet[DeviceState]] = weakref.WeakSet()
+    #: Every state whose attributes are on the device alone, by identity.
+    unfetched: ClassVar = weakref.WeakValueDictionary[int, "DeviceState"]()
 
     def __init__(
         self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
@@ -65,7 +69,28 @@ class DeviceState:
         if fetched:
             self._fingerprint = self._take_fingerprint(estimator)
         else:
-            self.unfetched.add(self)
+            self.unfetched[id(self)] = self
+
+    @classmethod
+    def of(cls, estimator: Accelerated) -> DeviceState | None:
+        """Return the state of `estimator`, if it has one.
+
+        Where its ``__dict__`` was copied from another estimator's, it gets a state of its own
+        as long as attributes are to be fetched, so that both get them.
+        """
+        state: DeviceState | None = estimator.__dict__.get(SLOT)
+        if state is None or state._owner() is estimator:
+            return state
+        if state.fetched:
+            del estimator.__dict__[SLOT]
+            return None
+        state = cls(state.engine, state.model, estimator, fetched=False)
+        estimator.__dict__[SLOT] = state
+        return state
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        # where a class of somebody's own puts the whole ``__dict__`` into a pickle or copy
+        return type(None), ()
 
     def fetch(self, estimator: Accelerated) -> None:
         """Put the fitted attributes on `estimator`, once."""
@@ -77,7 +102,7 @@ class DeviceState:
                 estimator.__dict__.setdefault(name, value)
             self.fetched = True
             self._fingerprint = self._take_fingerprint(estimator)
-            self.unfetched.discard(self)
+            self.unfetched.pop(id(self), None)
 
     def is_current(self, estimator: Accelerated) -> bool:
         """Whether the attributes still are what the model was made from or gave out.
@@ -87,25 +112,32 @@ class DeviceState:
         return not self.fetched or self._fingerprint == self._take_fingerprint(estimator)
 
     def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
+        fitted = estimator._accelsk_fitted_names()
         return {
             name: _fingerprint(value)
             for name, value in list(vars(estimator).items())
-            if name.endswith("_") and not name.startswith("_") and name not in self.engine.per_row
+            if name in fitted and not name.startswith("_") and name not in self.engine.per_row
         }
 
     @classmethod
     def fetch_all(cls) -> None:
         """Fetch whatever is on the device alone: CUDA does not survive what comes next."""
-        for state in list(cls.unfetched):
-            owner = state._owner()
-            if owner is not None:
-                state.fetch(owner)
+        for reference in cls.unfetched.valuerefs():
+            state = reference()
+            owner = None if state is None else state._owner()
+            if state is not None and owner is not None:
+                try:
+                    state.fetch(owner)
+                except Exception as error:
+                    logger.warning("A fitted %s stays on the GPU: %s", type(owner).__name__, error)
 
 
 os.register_at_fork(before=DeviceState.fetch_all)
 
 
 def _fingerprint(value: Any) -> Any:
+    if sparse.issparse(value) and hasattr(value, "data"):
+        return value.shape, _fingerprint(value.data)
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         return value.shape, value.dtype.str, zlib.crc32(np.ascontiguousarray(value).data)
     if isinstance(value, np.ndarray):
@@ -179,9 +211,8 @@ class Accelerated(BaseEstimator):
     # Fitted state
 
     def __getattr__(self, name: str) -> Any:
-        state: DeviceState | None = self.__dict__.get(SLOT)
-        if state is not None and not state.fetched and name in self._accelsk_fitted_names():
-            state.fetch(self)
+        if SLOT in self.__dict__ and name in self._accelsk_fitted_names():
+            self._accelsk_fetch()
         # Python comes here too when a property raised an AttributeError (NotFittedError is one);
         # looking the name up again raises that same error.
         return object.__getattribute__(self, name)
@@ -207,7 +238,7 @@ class Accelerated(BaseEstimator):
 
     def _accelsk_fetch(self) -> None:
         """Have every fitted attribute on the host; the device model stays."""
-        state: DeviceState | None = self.__dict__.get(SLOT)
+        state = DeviceState.of(self)
         if state is not None:
             state.fetch(self)
 
@@ -224,10 +255,12 @@ class Accelerated(BaseEstimator):
             own.pop(name, None)
         own.update(attributes)
         own[SLOT] = DeviceState(engine, model, self, fetched=False)
+        if type(self).__getattr__ is not Accelerated.__getattr__:
+            self._accelsk_fetch()  # a class with a __getattr__ of its own would not do it later
 
     def _accelsk_model(self, engine: Engine) -> Any:
         """Return the fitted model of `engine`, made from the attributes where need be."""
-        state: DeviceState | None = self.__dict__.get(SLOT)
+        state = DeviceState.of(self)
         if state is not None and state.engine is engine and state.is_current(self):
             return state.model
         self._accelsk_release()
@@ -235,13 +268,18 @@ class Accelerated(BaseEstimator):
         self.__dict__[SLOT] = DeviceState(engine, model, self, fetched=True)
         return model
 
+    def __dir__(self) -> list[str]:
+        self._accelsk_fetch()
+        return [*super().__dir__()]
+
     # Copies and pickles see host state only
 
     def __getstate__(self) -> dict[str, Any]:
         self._accelsk_fetch()
         state = dict(super().__getstate__())
         state.pop(SLOT, None)
-        if type(self) is self._accelsk_class:
+        original = self._accelsk_original.__module__
+        if type(self) is self._accelsk_class and original.startswith("sklearn."):
             # scikit-learn checks the version where the pickle loads as a class of its own
             state["_sklearn_version"] = sklearn.__version__
         return state
@@ -260,16 +298,19 @@ class Accelerated(BaseEstimator):
         super().__setstate__(state)
 
     def __copy__(self) -> Accelerated:
+        self._accelsk_fetch()
         duplicate = type(self).__new__(type(self))
         duplicate.__setstate__(self.__getstate__())
         return duplicate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Accelerated:
+        self._accelsk_fetch()
         duplicate = memo[id(self)] = type(self).__new__(type(self))
         duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return duplicate
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        self._accelsk_fetch()
         if type(self) is not self._accelsk_class:
             return super().__reduce_ex__(protocol)
         cls = _portable(self._accelsk_class, self._accelsk_original)

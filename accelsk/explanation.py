@@ -96,9 +96,10 @@ def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     arguments = {
         k: v for k, v in given.items() if k in dispatched.signature.parameters and v is not None
     }
-    actual = plan(estimator, dispatched, (), arguments)
+    partial = X is None and "X" in dispatched.signature.parameters
+    actual = plan(estimator, dispatched, (), arguments, partial=partial)
     if actual.engine is not None:
         return Explanation(dispatched.qualname, actual.engine.name, notes=actual.notes)
-    supposed = plan(estimator, dispatched, (), arguments, assume_usable=True)
+    supposed = plan(estimator, dispatched, (), arguments, assume_usable=True, partial=partial)
     reasons = tuple(reason for reason in actual.reasons if reason not in supposed.reasons)
     return Explanation(dispatched.qualname, None, reasons, supposed.reasons, supposed.notes)

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 
 from accelsk._sklearn import BOOKKEEPING
 
-__all__ = ["assigned_names", "overridden", "reached_names"]
+__all__ = ["assigned_names", "overridden", "reached_names", "replaced", "validates_input"]
 
 
 def _functions(attribute: object) -> Iterator[FunctionType]:
@@ -69,6 +69,7 @@ def _reached_codes(cls: type, method: str) -> dict[str, tuple[CodeType, ...]]:
     return reached
 
 
+@functools.cache
 def reached_names(cls: type, method: str) -> frozenset[str]:
     """Return the attributes of `cls` that `method`, or what it calls, may use.
 
@@ -103,11 +104,42 @@ def overridden(cls: Any, accelerated: Any, method: str) -> tuple[str, ...]:
     accelerated : type
         The accelerated class.
     method : str
-        The method that is being called. A redefinition of the method itself does not count:
-        it is running already, and has asked for the original through ``super()``.
+        The method that is being called. A redefinition of the method itself does not count where
+        it is running already, having asked for the original through ``super()``.
     """
     if cls is accelerated:
         return ()
-    inner = cls.__mro__[: cls.__mro__.index(accelerated)]
-    redefined = {name for klass in inner for name in vars(klass) if not name.startswith("__")}
-    return tuple(sorted((redefined & reached_names(accelerated, method)) - {method}))
+    known = set(accelerated.__mro__)
+    position = cls.__mro__.index(accelerated)
+    redefined = {
+        name
+        for klass in cls.__mro__
+        if klass not in known
+        for name in vars(klass)
+        if not name.startswith("__")
+    }
+    used = reached_names(accelerated, method) | assigned_names(accelerated, ("fit", method))
+    names = redefined & used
+    if not any(method in vars(klass) for klass in cls.__mro__[position:] if klass not in known):
+        names.discard(method)
+    return tuple(sorted(names))
+
+
+def replaced(estimator: Any, accelerated: Any, method: str) -> tuple[str, ...]:
+    """Return what an instance itself redefines of the names that scikit-learn's `method` uses."""
+    names = reached_names(accelerated, method) & vars(estimator).keys()
+    return tuple(sorted(name for name in names if callable(vars(estimator)[name])))
+
+
+#: What scikit-learn's classes call to check their input, which sets ``n_features_in_``.
+_VALIDATORS = frozenset({"validate_data", "_validate_data", "_check_n_features", "n_features_in_"})
+
+
+@functools.cache
+def validates_input(cls: type) -> bool:
+    """Whether the fit of `cls` records the number and the names of the features."""
+    return any(
+        not _VALIDATORS.isdisjoint(code.co_names)
+        for codes in _reached_codes(cls, "fit").values()
+        for code in codes
+    )

@@ -102,7 +102,6 @@ class Call:
     def sample_weight(self) -> Argument:
         return self.argument("sample_weight")
 
-
     def refusals(self, engine: Engine) -> Iterator[str]:
         """Yield the reasons that keep the call off `engine`."""
         return engine.refusals(self)

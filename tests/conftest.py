@@ -1,0 +1,77 @@
+"""Every test starts from the same state, whatever ran before it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+
+from accelsk import config, registry, runtime
+from accelsk.device import probe
+
+hypothesis.settings.register_profile(
+    "accelsk",
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[
+        hypothesis.HealthCheck.too_slow,
+        hypothesis.HealthCheck.function_scoped_fixture,
+    ],
+)
+hypothesis.settings.load_profile("accelsk")
+
+
+@pytest.fixture(autouse=True)
+def isolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Put back what a test changes in accelsk and its surroundings."""
+    logger = logging.getLogger("accelsk")
+    level, handlers, propagate = logger.level, list(logger.handlers), logger.propagate
+    environment = {name: value for name, value in os.environ.items() if "ACCELSK" in name}
+    classes = dict(registry._classes)
+    monkeypatch.setattr(runtime, "_installed", False)
+    monkeypatch.setattr(probe, "_disabled", probe._disabled)
+    monkeypatch.setattr(config, "_default", None)
+    config._current.set(None)
+    yield
+    config._current.set(None)
+    registry._classes.clear()
+    registry._classes.update(classes)
+    logger.level, logger.handlers, logger.propagate = level, handlers, propagate
+    logging.getLogger("accelsk").manager._clear_cache()  # type: ignore[attr-defined]
+    for name in [name for name in os.environ if "ACCELSK" in name]:
+        del os.environ[name]
+    os.environ.update(environment)
+    try:
+        from engine import ENGINES
+    except ImportError:
+        return
+    for engine in ENGINES:
+        engine.reset()
+
+
+@pytest.fixture
+def registered() -> None:
+    """Have the classes of `engine` in the registry for the length of a test."""
+    from engine import REGISTERED
+
+    registry._classes.update(REGISTERED)
+
+
+@pytest.fixture
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Return X of 40 rows and 3 columns, and a target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) + 1
+    return X, X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=40)
+
+
+@pytest.fixture
+def labelled(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return X of 40 rows and 3 columns, and string labels."""
+    X, y = data
+    return X, np.where(y > np.median(y), "above", "below")
