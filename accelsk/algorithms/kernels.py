@@ -1,0 +1,130 @@
+"""Kernels between rows, as scikit-learn defines them, and products with kernel matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["KERNELS", "Kernel", "matrix", "product"]
+
+#: Elements of the largest intermediate array: 512 MB in float64.
+_CHUNK = 1 << 26
+
+
+class Kernel(NamedTuple):
+    """A kernel and its parameters.
+
+    Attributes
+    ----------
+    name : str
+        A key of `KERNELS`.
+    gamma : float
+    degree : float
+    coef0 : float
+    """
+
+    name: str
+    gamma: float = 1.0
+    degree: float = 3.0
+    coef0: float = 0.0
+
+
+def _linear(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    return X @ Y.T
+
+
+def _polynomial(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    K = X @ Y.T
+    K *= kernel.gamma
+    K += kernel.coef0
+    return K**kernel.degree
+
+
+def _rbf(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    middle = Y.mean(axis=0)  # distances do not change, and lose less to rounding
+    X, Y = X - middle, Y - middle
+    K = X @ Y.T
+    K *= -2
+    K += (X * X).sum(axis=1)[:, None]
+    K += (Y * Y).sum(axis=1)
+    xp.maximum(K, 0, out=K)
+    K *= -kernel.gamma
+    return xp.exp(K, out=K)
+
+
+def _sigmoid(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    K = X @ Y.T
+    K *= kernel.gamma
+    K += kernel.coef0
+    return xp.tanh(K, out=K)
+
+
+def _laplacian(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    K = xp.zeros((len(X), len(Y)), X.dtype)
+    for x, y in zip(X.T, Y.T, strict=True):
+        K += xp.abs(x[:, None] - y)
+    K *= -kernel.gamma
+    return xp.exp(K, out=K)
+
+
+def _cosine(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    return _unit(X, xp) @ _unit(Y, xp).T
+
+
+def _unit(X: Any, xp: Any) -> Any:
+    """Return the rows of `X` at length one; rows of zeros stay."""
+    length = xp.sqrt((X * X).sum(axis=1))
+    return X / xp.where(length == 0, 1, length)[:, None]
+
+
+KERNELS: dict[str, Callable[[Any, Any, Kernel, Any], Any]] = {
+    "cosine": _cosine,
+    "laplacian": _laplacian,
+    "linear": _linear,
+    "poly": _polynomial,
+    "polynomial": _polynomial,
+    "rbf": _rbf,
+    "sigmoid": _sigmoid,
+}
+
+
+def matrix(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
+    """Return the kernel between each row of `X` and each row of `Y`.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    Y : array of shape (n_others, n_features)
+    kernel : Kernel
+    xp : module
+        The array namespace.
+
+    Returns
+    -------
+    K : array of shape (n_rows, n_others)
+    """
+    return KERNELS[kernel.name](X, Y, kernel, xp)
+
+
+def product(X: Any, Y: Any, coef: Any, kernel: Kernel, xp: Any) -> Any:
+    """Return the kernel matrix of `X` and `Y` times `coef`, a stretch of rows at a time.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    Y : array of shape (n_others, n_features)
+    coef : array of shape (n_others, n_columns)
+    kernel : Kernel
+    xp : module
+        The array namespace.
+
+    Returns
+    -------
+    product : array of shape (n_rows, n_columns)
+    """
+    result = xp.empty((len(X), coef.shape[1]), coef.dtype)
+    step = max(1, _CHUNK // max(1, len(Y)))
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        result[rows] = matrix(X[rows], Y, kernel, xp) @ coef
+    return result
