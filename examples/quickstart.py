@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler
 
 import accelsk
 from accelsk.cluster import KMeans
@@ -26,7 +26,7 @@ def main() -> None:
     n, n_pixels = X.shape
     print(f"{n} pictures of digits, {n_pixels} pixels each; a GPU is used: {accelsk.enabled()}\n")
 
-    reduce = make_pipeline(StandardScaler(), PCA(n_components=0.9))
+    reduce = make_pipeline(MinMaxScaler(), PCA(n_components=0.9))
     reduced_train = reduce.fit_transform(X_train)
     reduced_test = reduce.transform(X_test)
     print(f"{reduced_train.shape[1]} of {n_pixels} components hold 90% of the variance")

@@ -1,0 +1,50 @@
+"""The examples run as a reader would run them, with a GPU or without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(script, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, ROOT / "examples" / script, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def test_quickstart_prints_its_results_and_the_profile():
+    done = run("quickstart.py")
+    assert "of the test pictures right" in done.stdout
+    assert "│ Function" in done.stdout
+    for name in ("PCA.fit", "KMeans.fit", "LogisticRegression.fit", "RandomForestClassifier.fit"):
+        assert name in done.stdout
+
+
+def test_quickstart_gives_no_reasons_where_the_cpu_was_asked_for():
+    assert "because" not in run("quickstart.py", ACCELSK_DEVICE="cpu").stdout
+
+
+def test_image_quantization_draws_before_and_after(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    done = run("image_quantization.py", tmp_path)
+    assert "273,280 pixels" in done.stdout
+    assert "KMeans.predict" in done.stdout
+    with pillow.open(tmp_path / "image_quantization.png") as picture:
+        assert picture.width > 3 * picture.height
+
+
+@pytest.mark.parametrize("script", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
+def test_example_takes_estimators_from_accelsk(script):
+    assert "from accelsk." in (ROOT / "examples" / script).read_text()
