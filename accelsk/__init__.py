@@ -14,6 +14,7 @@ from accelsk.explanation import explain
 from accelsk.profiling import profile
 from accelsk.registry import from_sklearn, is_proxy, register, to_sklearn
 from accelsk.runtime import enabled, install
+from accelsk.support import supported
 
 __version__ = "0.1.0.dev0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "profile",
     "register",
     "set_config",
+    "supported",
     "to_sklearn",
 ]
 

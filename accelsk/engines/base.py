@@ -142,11 +142,15 @@ class Rule(NamedTuple):
         From a `Call` to the reason (a str) or None.
     fit_only : bool
         Whether the rule only concerns methods that fit.
+    about : str or None
+        The hyperparameter or argument that the rule is about, where it is about one: without
+        that there is nothing to tell in the table.
     """
 
     text: str
     test: Callable[[Call], str | None]
     fit_only: bool = True
+    about: str | None = None
 
     def reason(self, call: Call) -> str | None:
         """Return why the rule keeps `call` off the engine, or None."""
@@ -173,8 +177,11 @@ def only(parameter: str, *choices: Any, fit_only: bool = True) -> Rule:
             return None
         return f"{parameter}={value!r}"
 
-    listed = " or ".join(repr(choice) for choice in choices)
-    return Rule(f"{parameter} other than {listed}", test, fit_only)
+    if choices in ((False,), (True,)):
+        text = f"{parameter}={not choices[0]}"
+    else:
+        text = f"{parameter} other than {' or '.join(map(repr, choices))}"
+    return Rule(text, test, fit_only, parameter)
 
 
 def refuse(text: str, test: Callable[[Call], Any], *, fit_only: bool = True) -> Rule:

@@ -203,7 +203,10 @@ PRECISION = refuse(
 
 #: `weights_refusals` as a rule.
 WEIGHTS = Rule(
-    "sample_weight is not numeric", lambda call: next(weights_refusals(call), None), fit_only=False
+    "sample_weight is not numeric",
+    lambda call: next(weights_refusals(call), None),
+    fit_only=False,
+    about="sample_weight",
 )
 
 
