@@ -54,10 +54,7 @@ class Argument:
     def array(self) -> Any:
         """The argument as an ndarray or cupy.ndarray; without a copy where that is possible."""
         if self.kind == "frame":
-            value = self.value
-            if hasattr(value, "dtypes") and hasattr(value, "iloc"):  # pandas
-                return value.to_numpy(dtype=self.dtype)
-            return value.to_numpy()
+            return np.asarray(self.value, dtype=self.dtype)
         return self.value if self.kind == "cupy" else np.asarray(self.value)
 
     @property
@@ -84,28 +81,52 @@ def _frame_dtype(dtypes: Sequence[Any]) -> np.dtype | None:
     return None
 
 
+def _describe_pandas(value: Any) -> Argument:
+    if value.ndim == 2 and not value.columns.is_unique:
+        return Argument(value, "other")  # scikit-learn rejects it from 1.9 on
+    dtypes = list(value.dtypes) if value.ndim == 2 else [value.dtype]
+    dtype = _frame_dtype(dtypes)
+    if dtype is None and value.ndim == 1:
+        if value.dtype.kind in NUMERIC:
+            return Argument(value, "other")  # Int64, boolean: scikit-learn reads them as floats
+        if value.dtype == object:
+            dtype = np.dtype(object)
+    return Argument(value, "frame", value.shape, dtype)
+
+
+def _describe_polars(value: Any, polars: Any) -> Argument:
+    columns = value.get_columns() if isinstance(value, polars.DataFrame) else [value]
+    if not all(c.dtype.is_numeric() and c.null_count() == 0 for c in columns):
+        return Argument(value, "frame", value.shape, None)
+    dtype = _frame_dtype([value.head(1).to_numpy().dtype])
+    if dtype is not None and dtype.kind == "f" and len(value.shape) == 2:
+        dtype = np.dtype(np.float64)  # scikit-learn does not see that a frame is of float32
+    return Argument(value, "frame", value.shape, dtype)
+
+
 def _describe_frame(value: Any) -> Argument | None:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series)):
-        dtypes = list(value.dtypes) if value.ndim == 2 else [value.dtype]
-        dtype = _frame_dtype(dtypes)
-        if dtype is None and value.ndim == 1 and value.dtype == object:
-            return Argument(value, "frame", value.shape, np.dtype(object))
-        return Argument(value, "frame", value.shape, dtype)
+        return _describe_pandas(value)
     polars = sys.modules.get("polars")
     if polars is not None and isinstance(value, (polars.DataFrame, polars.Series)):
-        columns = value.get_columns() if isinstance(value, polars.DataFrame) else [value]
-        plain = all(c.dtype.is_numeric() and c.null_count() == 0 for c in columns)
-        dtypes = [c.head(1).to_numpy().dtype for c in columns] if plain else []
-        return Argument(value, "frame", value.shape, _frame_dtype(dtypes))
+        return _describe_polars(value, polars)
     return None
 
 
 def describe(value: Any) -> Argument:
     """Return what is known of `value`, looking at its type and shape but not at its elements.
 
-    A list or tuple is the exception: its elements have to be read to know their type.
+    A list or tuple is the exception: its elements have to be read to know their type. What
+    cannot be read is left to scikit-learn, which has the words for it.
     """
+    try:
+        return _describe(value)
+    except Exception:
+        return Argument(value, "other")
+
+
+def _describe(value: Any) -> Argument:
     if value is None:
         return Argument(value, "none")
     if type(value) in (np.ndarray, np.memmap):
@@ -113,15 +134,12 @@ def describe(value: Any) -> Argument:
     if is_device_array(value):
         kind = "sparse" if sys.modules["cupyx.scipy.sparse"].issparse(value) else "cupy"
         return Argument(value, kind, value.shape, value.dtype)
-    if isinstance(value, (bool, int, float, np.number)):
+    if isinstance(value, (bool, int, float, np.number, np.bool_)):
         return Argument(value, "scalar", (), np.asarray(value).dtype)
     if sparse.issparse(value):
         return Argument(value, "sparse", value.shape, value.dtype)
     if isinstance(value, (list, tuple)):
-        try:
-            array = np.asarray(value)
-        except ValueError:  # ragged: scikit-learn has the words for it
-            return Argument(value, "other")
+        array = np.asarray(value)
         argument = Argument(value, "sequence", array.shape, array.dtype)
         argument.__dict__["array"] = array
         return argument

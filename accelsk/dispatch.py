@@ -175,6 +175,8 @@ def _validate(call: Call) -> None:
         if declared and not sklearn.get_config()["skip_parameter_validation"]:
             estimator._validate_params()
         if not call.continues:
+            if call.takes_features:
+                _ = call.X.feature_names  # raises for names that scikit-learn rejects
             return
     check_is_fitted(estimator)
     if not (call.takes_features and call.X.given):
