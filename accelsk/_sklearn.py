@@ -22,6 +22,8 @@ from sklearn.utils.optimize import _check_optimize_result as check_optimize_resu
 from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _get_feature_names as get_feature_names
 
+from accelsk import versions
+
 __all__ = [
     "BOOKKEEPING",
     "VERSION",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 VERSION = Version(sklearn.__version__)
+versions.check("scikit-learn", sklearn.__version__)
 
 #: What scikit-learn's metadata routing, output configuration and (1.9) callbacks keep in an
 #: estimator's ``__dict__``: neither hyperparameters nor fitted state.

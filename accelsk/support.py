@@ -22,24 +22,23 @@ from accelsk.registry import accelerated_classes
 
 __all__ = ["MODULES", "Supported", "import_accelerated", "supported", "to_markdown", "to_text"]
 
-#: The modules with accelerated classes, and the distribution that each needs beside
-#: scikit-learn.
-MODULES: dict[str, str | None] = {
-    "cluster": None,
-    "covariance": None,
-    "decomposition": None,
-    "ensemble": None,
-    "hdbscan": "hdbscan",
-    "kernel_ridge": None,
-    "linear_model": None,
-    "manifold": None,
-    "naive_bayes": None,
-    "neighbors": None,
-    "preprocessing": None,
-    "random_projection": None,
-    "svm": None,
-    "umap": "umap-learn",
-}
+#: The modules with accelerated classes.
+MODULES = (
+    "cluster",
+    "covariance",
+    "decomposition",
+    "ensemble",
+    "hdbscan",
+    "kernel_ridge",
+    "linear_model",
+    "manifold",
+    "naive_bayes",
+    "neighbors",
+    "preprocessing",
+    "random_projection",
+    "svm",
+    "umap",
+)
 
 _HEADERS = ("Class", "Engine", "Methods on the GPU", "In scikit-learn where")
 
@@ -51,10 +50,10 @@ class Supported:
     Attributes
     ----------
     name : str
-        The class below ``accelsk``, such as ``"linear_model.Ridge"``; a module where the package
-        that it is over is not installed.
+        The class below ``accelsk``, such as ``"linear_model.Ridge"``. A module that cannot be
+        imported, because the package that it is over is not installed, stands there itself.
     engine : str or None
-        What computes it. None where the module cannot be imported.
+        What computes it; None for a module that cannot be imported.
     methods : tuple of str
         The methods that can run on the GPU.
     limits : tuple of str
@@ -76,16 +75,14 @@ def import_accelerated() -> dict[str, str]:
     Returns
     -------
     missing : dict
-        The modules over other packages that could not be imported, and why.
+        The modules that could not be imported, and why.
     """
     missing = {}
-    for module, distribution in MODULES.items():
+    for module in MODULES:
         try:
             importlib.import_module(f"accelsk.{module}")
         except ImportError as error:
-            if distribution is None:
-                raise
-            missing[module] = f"{distribution} cannot be imported ({error})"
+            missing[module] = f"it cannot be imported here: {error}"
     return missing
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from accelsk import versions
 from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
@@ -39,18 +40,22 @@ _import_lock = threading.Lock()
 def import_cuml() -> None:
     """Import cuML and leave CuPy's allocator, which that import replaces, as it was."""
     with _import_lock:
-        if "cuml" in sys.modules:
-            return
-        import cupy
+        if "cuml" not in sys.modules:
+            _import_anew()
+        versions.check("cuml", sys.modules["cuml"].__version__)
 
-        allocator = cupy.cuda.get_allocator()
-        try:
-            importlib.import_module("cuml")
-        except Exception as error:
-            probe.disable(f"cuML could not be imported ({type(error).__name__}: {error})")
-            raise Refusal("cuML could not be imported") from error
-        finally:
-            cupy.cuda.set_allocator(allocator)
+
+def _import_anew() -> None:
+    import cupy
+
+    allocator = cupy.cuda.get_allocator()
+    try:
+        importlib.import_module("cuml")
+    except Exception as error:
+        probe.disable(f"cuML could not be imported ({type(error).__name__}: {error})")
+        raise Refusal("cuML could not be imported") from error
+    finally:
+        cupy.cuda.set_allocator(allocator)
 
 
 class _Silence:
