@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 import sys
 import types
@@ -182,8 +184,6 @@ def _find(original: type) -> type[Accelerated] | None:
     """Return the accelerated class of `original`, importing the module that would define it."""
     package, _, rest = original.__module__.partition(".")
     if original not in _classes and package == "sklearn":
-        import importlib
-
         module = f"accelsk.{rest.partition('.')[0]}"
         if module not in sys.modules and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)

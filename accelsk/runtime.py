@@ -45,8 +45,9 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     Parameters
     ----------
     disable_uvm : bool, default=False
-        Leave managed memory off. It is left off, too, where the platform lacks concurrent managed
-        access (WSL2) and where RMM has been configured already.
+        Leave managed memory off. It is left off, too, where ``ACCELSK_DISABLE_UVM=1`` is set,
+        where the platform lacks concurrent managed access (WSL2), and where RMM has been
+        configured already.
     log_level : {"debug", "info", "warn", "error"}, default=None
         Level of the logger ``accelsk``. None takes the environment variable
         ``ACCELSK_LOG_LEVEL``, else "warn".
@@ -58,14 +59,14 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     """
     global _installed
     level = log_level or os.environ.get("ACCELSK_LOG_LEVEL", "warn")
-    _set_log_level(level)
+    _set_log_level(level, "log_level" if log_level else "ACCELSK_LOG_LEVEL")
+    disable_uvm = disable_uvm or os.environ.get("ACCELSK_DISABLE_UVM") == "1"
     os.environ["ACCELSK_LOG_LEVEL"] = level.lower()
     os.environ["ACCELSK_DISABLE_UVM"] = str(int(disable_uvm))
     if _installed:
         return
     _installed = True
-    if (reason := probe.unusable()) is not None:
-        logger.warning("No GPU is used: %s", reason)
+    if probe.unusable() is not None:  # the probe has logged why
         return
     from accelsk.engines.cuml import import_cuml
     from accelsk.exceptions import Refusal
@@ -79,9 +80,9 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     logger.info("The GPU is ready: %s", probe.gpu())
 
 
-def _set_log_level(level: str) -> None:
+def _set_log_level(level: str, source: str) -> None:
     if level.lower() not in _LEVELS:
-        raise ValueError(f"log_level must be one of {_LEVELS}, got {level!r}")
+        raise ValueError(f"{source} must be one of {_LEVELS}, got {level!r}")
     logger.setLevel("WARNING" if level.lower() == "warn" else level.upper())
     if not logger.hasHandlers() and logger.level < logging.WARNING:
         # Python shows warnings without any handler; for more there has to be one

@@ -8,10 +8,10 @@ directly. `unusable` is cheap after its first call.
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.metadata
 import importlib.util
 import logging
+import multiprocessing
 import os
 import threading
 from dataclasses import dataclass
@@ -115,19 +115,32 @@ def _require_fit(gpu: GPU, cuda: int) -> None:
         raise _Unusable(f"{gpu.name} has compute capability {have}, cuML needs {need}")
 
 
-@functools.cache
 def _probe() -> tuple[GPU | None, str | None]:
     try:
         _require_packages()
         gpu = _query(_load_driver())
         _require_fit(gpu, _installed_cuda())
     except _Unusable as reason:
+        # a worker process need not repeat what its parent has said
+        level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO
+        logger.log(level, "No GPU is used, everything runs in scikit-learn: %s", reason)
         return None, str(reason)
     return gpu, None
 
 
 _lock = threading.Lock()
+_found: tuple[GPU | None, str | None] | None = None
 _disabled: str | None = None
+
+
+def _probed() -> tuple[GPU | None, str | None]:
+    """Return what `_probe` finds; it looks once, and says once that there is nothing."""
+    global _found
+    if _found is None:
+        with _lock:
+            if _found is None:
+                _found = _probe()
+    return _found
 
 
 def disable(reason: str) -> None:
@@ -141,12 +154,12 @@ def disable(reason: str) -> None:
 
 def unusable() -> str | None:
     """Return why no GPU can be used in this process, or None if one can."""
-    return _disabled or _probe()[1]
+    return _disabled or _probed()[1]
 
 
 def gpu() -> GPU | None:
     """Return what is known about the GPU, or None if there is none that can be used."""
-    return None if unusable() else _probe()[0]
+    return None if unusable() else _probed()[0]
 
 
 def _forked() -> None:
