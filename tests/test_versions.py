@@ -1,0 +1,165 @@
+"""Untested releases are told once; what a release lacks costs one class its GPU, no more."""
+
+import logging
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+import accelsk
+from accelsk import versions
+from accelsk.device import probe
+from accelsk.engines.cuml import CumlEngine, CumlRegressor
+
+
+class Plain(Ridge):
+    """An estimator of this module's own, so that no accelerated class is disturbed."""
+
+
+class _MineOnCuml(CumlRegressor):
+    path = "linear_model.Mine"
+    methods = ("fit", "predict")
+
+
+class _OtherOnCuml(_MineOnCuml):
+    path = "linear_model.Other"
+
+
+_engine = _MineOnCuml()
+Mine = accelsk.register(Plain, [_engine], name="Mine")
+
+X = np.arange(12.0).reshape(6, 2) ** 1.5
+Y = np.arange(6.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned_yet(monkeypatch):
+    monkeypatch.setattr(versions, "_warned", set())
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("scikit-learn", "1.6.0"),
+        ("scikit-learn", "1.6.1"),
+        ("scikit-learn", "1.9.7"),
+        ("scikit-learn", "1.9.dev0"),
+        ("umap-learn", "0.5.7"),
+        ("umap-learn", "0.5.12"),
+        ("hdbscan", "0.8.44.post1"),
+        ("cuml", "26.02.00"),
+        ("cuml", "26.10.00a17"),
+    ],
+)
+def test_a_tested_release_is_not_mentioned(package, version, caplog):
+    versions.check(package, version)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("scikit-learn", "1.5.2"),
+        ("scikit-learn", "1.10.0"),
+        ("scikit-learn", "2.0rc1"),
+        ("umap-learn", "0.5.6"),
+        ("umap-learn", "0.5.13"),
+        ("hdbscan", "0.9"),
+        ("cuml", "25.12.00"),
+        ("cuml", "27.02.00"),
+    ],
+)
+def test_an_untested_release_is_told_once(package, version, caplog):
+    for _ in range(3):
+        versions.check(package, version)
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.name == "accelsk"
+    assert f"not with {version}" in record.message
+
+
+def test_the_installed_scikit_learn_is_what_is_checked_at_import():
+    code = "import sklearn; sklearn.__version__ = '1.10.0'; import accelsk; import accelsk.cluster"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stderr.count("accelsk is tested with scikit-learn 1.6 to 1.9, not with 1.10") == 1
+
+
+def test_importing_accelsk_asks_for_no_other_version():
+    code = (
+        "import importlib.metadata as m; asked = []; version = m.version\n"
+        "m.version = lambda name: asked.append(name) or version(name)\n"
+        "import sklearn; asked.clear(); import accelsk; print(asked)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def _fake_cuml(monkeypatch, version="26.10.00", **modules):
+    """Put a cuML with these submodules in the place of the real one, and a GPU with it."""
+    cuml = types.ModuleType("cuml")
+    cuml.__path__ = []
+    cuml.__version__ = version
+    for name in [name for name in sys.modules if name.startswith("cuml.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuml", cuml)
+    for name, attributes in modules.items():
+        module = types.ModuleType(f"cuml.{name}")
+        module.__dict__.update(attributes)
+        monkeypatch.setitem(sys.modules, f"cuml.{name}", module)
+    monkeypatch.setattr(probe, "unusable", lambda: None)
+    monkeypatch.setattr(CumlEngine, "_loaded", {})
+
+
+@pytest.fixture
+def engine():
+    yield _engine
+    vars(_engine).pop("_missing", None)
+
+
+def _fit():
+    with accelsk.profile(quiet=True) as results:
+        model = Mine().fit(X, Y)
+        model.predict(X)
+    np.testing.assert_array_equal(model.coef_, Plain().fit(X, Y).coef_)
+    return results.method_calls["Plain.fit"]
+
+
+@pytest.mark.parametrize("modules", [{}, {"linear_model": {"Other": object}}])
+def test_a_cuml_without_a_class_costs_that_class_its_gpu(monkeypatch, engine, modules):
+    _fake_cuml(monkeypatch, **modules)
+    stats = _fit()
+    assert stats.cpu_calls == 1
+    assert stats.fallback_reasons == {"the installed cuML has no linear_model.Mine"}
+    assert engine.unusable() == "the installed cuML has no linear_model.Mine"
+    assert _OtherOnCuml().unusable() is None
+
+
+def test_the_reason_stands_in_the_plan_from_then_on(monkeypatch, engine):
+    _fake_cuml(monkeypatch)
+    _fit()
+    assert accelsk.explain(Mine(), X, Y).reasons == ("the installed cuML has no linear_model.Mine",)
+
+
+def test_a_private_name_of_cuml_that_has_moved_costs_a_fallback(monkeypatch, engine):
+    _fake_cuml(monkeypatch, linear_model={"Mine": type("Mine", (), {})})
+    stats = _fit()
+    assert stats.cpu_calls == 1
+    (reason,) = stats.fallback_reasons
+    assert "cuml.internals" in reason
+
+
+def test_an_untested_cuml_is_told_at_its_first_use(monkeypatch, engine, caplog):
+    _fake_cuml(monkeypatch, version="28.04.00")
+    assert not caplog.records
+    _fit()
+    _fit()
+    assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
+        "accelsk is tested with cuml 26, not with 28.04.00"
+    ]
