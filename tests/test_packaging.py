@@ -39,7 +39,7 @@ def wheel(built):
 @pytest.fixture(scope="module")
 def metadata(wheel):
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    return email.message_from_bytes(wheel.read(name))
+    return email.message_from_string(wheel.read(name).decode())
 
 
 def test_wheel_holds_every_module_and_nothing_else(wheel):
