@@ -16,9 +16,9 @@ from accelsk.algorithms import neighbors
 from accelsk.algorithms.spanning_tree import SpanningTree, core_distances, spanning_tree
 from accelsk.device.transfer import to_device
 from accelsk.engines.base import Call, refuse
-from accelsk.engines.cuml import CumlEngine
+from accelsk.engines.cuml import CumlEngine, import_cuml
 
-__all__ = ["METRICS", "DensityEngine", "known_metric"]
+__all__ = ["METRICS", "DensityEngine", "known_metric", "nearest"]
 
 #: The names of metrics in scikit-learn and hdbscan, by what they compute.
 METRICS = {
@@ -42,6 +42,37 @@ def _unknown_metric(call: Call) -> bool:
 
 #: The rule that keeps other metrics off.
 known_metric = refuse("metric other than euclidean, manhattan, chebyshev", _unknown_metric)
+
+
+def nearest(rows: Any, count: int, metric: str) -> Any:
+    """Return the nearest rows of each row, itself among them.
+
+    cuML finds candidates in float32; they are ranked in float64.
+
+    Parameters
+    ----------
+    rows : cupy.ndarray of shape (n_samples, n_features), dtype=float64
+    count : int
+    metric : str
+        A value of `METRICS`.
+    """
+    import cupy
+
+    if count == 1 or len(rows) == 1:
+        return cupy.arange(len(rows))[:, None]
+    import_cuml()
+    from cuml.neighbors import NearestNeighbors
+
+    # about a whole number, so that integer data stays exact
+    centered = rows - cupy.rint(rows.mean(axis=0))
+    search = NearestNeighbors(algorithm="brute", metric=metric, output_type="cupy", verbose=0)
+    search.fit(centered.astype(np.float32))
+    approximate, candidates = search.kneighbors(
+        centered.astype(np.float32), n_neighbors=min(count + _SPARE, len(rows))
+    )
+    return neighbors.exact_neighbors(
+        centered, centered, approximate, candidates, count, metric, cupy
+    )[1]
 
 
 class DensityEngine(CumlEngine):
@@ -72,26 +103,9 @@ class DensityEngine(CumlEngine):
         """
         import cupy
 
-        nearest = self._nearest(rows, n_neighbors, metric)
-        core = core_distances(rows, nearest, metric, cupy)
+        near = nearest(rows, n_neighbors, metric)
+        core = core_distances(rows, near, metric, cupy)
         return spanning_tree(rows, core, alpha, metric, cupy)
-
-    def _nearest(self, rows: Any, count: int, metric: str) -> Any:
-        """Return the nearest rows of each row: candidates from float32, ranked in float64."""
-        import cupy
-
-        if count == 1:
-            return cupy.arange(len(rows))[:, None]
-        # a whole number, so that integer data stays exact
-        centered = rows - cupy.rint(rows.mean(axis=0))
-        search = self.new_model(n_neighbors=1, algorithm="brute", metric=metric)
-        search.fit(centered.astype(np.float32))
-        approximate, candidates = search.kneighbors(
-            centered.astype(np.float32), n_neighbors=min(count + _SPARE, len(rows))
-        )
-        return neighbors.exact_neighbors(
-            centered, centered, approximate, candidates, count, metric, cupy
-        )[1]
 
     def labels_of(self, model: Any) -> Any:
         return to_device(model.labels_)

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import _agglomerative, _dbscan, _hierarchical_fast, _kmeans
+from sklearn.cluster import _agglomerative, _dbscan, _hierarchical_fast, _kmeans, _spectral
 from sklearn.cluster._hdbscan import _linkage, _tree, hdbscan
 from sklearn.utils import check_random_state
 
 from accelsk._density import METRICS, DensityEngine, known_metric
 from accelsk._mirror import mirror
+from accelsk._spectral import SpectralEngine, warn_of_parts
 from accelsk.algorithms import kmeans
 from accelsk.algorithms.spanning_tree import SpanningTree, spanning_tree
 from accelsk.device.transfer import to_device, to_host
@@ -300,6 +301,61 @@ class _AgglomerativeOnCupy(CupyEngine):
         return {}
 
 
+class _SpectralClusteringOnCupy(SpectralEngine):
+    """k-means draws what scikit-learn draws, after the start vector of its eigensolver."""
+
+    methods = ("fit", "fit_predict")
+    rules = (
+        *SpectralEngine.rules,
+        only("kernel_params", None),
+        only("verbose", False, 0),
+        refuse(
+            "X is square without affinity='precomputed', of which scikit-learn warns",
+            lambda call: (
+                len(set(call.X.shape)) == 1 and call.parameters["affinity"] != "precomputed"
+            ),
+        ),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        X = X.astype(np.float64, copy=False)
+        graph = self.graph(call, X, call.parameters["gamma"])
+        n_components = call.parameters["n_components"] or call.parameters["n_clusters"]
+        maps = self.embed(graph, n_components).coordinates
+        labels = self._labels(call.parameters, maps)
+        if isinstance(graph.matrix, np.ndarray):
+            graph.matrix = graph.matrix.astype(np.float64, copy=False)
+        model = SimpleNamespace(affinity_matrix_=graph.matrix, labels_=labels)
+        return Outcome(
+            model=model,
+            attributes={"labels_": to_host(labels)},
+            announce=[] if graph.connected else [warn_of_parts],
+        )
+
+    def _labels(self, parameters: dict[str, Any], maps: Any) -> Any:
+        assign = parameters["assign_labels"]
+        random_state = check_random_state(parameters["random_state"])
+        before = random_state.get_state()
+        random_state.uniform(-1, 1, len(maps))  # what ARPACK would have started from
+        try:
+            if assign == "kmeans":
+                return self._kmeans(parameters, maps, random_state)
+            if assign == "cluster_qr":
+                return to_device(_spectral.cluster_qr(to_host(maps)))
+            return to_device(_spectral.discretize(to_host(maps), random_state=random_state))
+        except Exception:
+            random_state.set_state(before)  # scikit-learn is to draw the same again
+            raise
+
+    def _kmeans(self, parameters: dict[str, Any], maps: Any, random_state: Any) -> Any:
+        estimator = _kmeans.KMeans(
+            parameters["n_clusters"], n_init=parameters["n_init"], random_state=random_state
+        )
+        arguments = {"X": maps, "y": None, "sample_weight": None}
+        engine = _KMeansOnCuml()
+        return engine.run(Call(estimator, _kmeans.KMeans, "fit", arguments), None).model.labels_
+
+
 class KMeans(Accelerated, _kmeans.KMeans, engines=[_KMeansOnCuml()]): ...
 
 
@@ -307,6 +363,11 @@ class DBSCAN(Accelerated, _dbscan.DBSCAN, engines=[_DBSCANOnCuml()]): ...
 
 
 class HDBSCAN(Accelerated, hdbscan.HDBSCAN, engines=[_HDBSCANOnCuml()]): ...
+
+
+class SpectralClustering(
+    Accelerated, _spectral.SpectralClustering, engines=[_SpectralClusteringOnCupy()]
+): ...
 
 
 class AgglomerativeClustering(
