@@ -67,9 +67,9 @@ class _ForestOnCuml(CumlEngine):
             own["max_features"] = int(max_features)
         return {**own, "random_state": seed, "n_bins": min(self._bins, call.X.shape[0])}
 
-    def run_fit(self, call: Call) -> Outcome:
+    def run(self, call: Call, model: Any) -> Outcome:
         with _no_treelite_warning():
-            return super().run_fit(call)
+            return super().run(call, model)
 
     def restored_parameters(self, estimator: Any) -> dict[str, Any]:
         return {}

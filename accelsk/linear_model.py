@@ -100,6 +100,8 @@ class _RidgeOnCuml(_LinearOnCuml):
         only("positive", False),
         # the others iterate, and report how often in n_iter_
         only("solver", "auto", "svd", "cholesky"),
+        # what becomes of the second axis depends on the release of scikit-learn
+        refuse("y has one column", lambda call: call.y.shape[1:] == (1,), fit_only=True),
         refuse("alpha is an array", lambda call: np.ndim(call.parameters["alpha"]) > 0),
         refuse("alpha=0", lambda call: np.all(np.equal(call.parameters["alpha"], 0))),
         refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
@@ -199,7 +201,8 @@ class _LogisticRegressionOnCuml(CumlClassifier):
         l2 = 0.0 if parameters["penalty"] is None else 1 / parameters["C"]
         for attempt in range(self._attempts):
             model = self.new_model(**{**parameters, "tol": tol * 0.1**attempt})
-            model.fit(X, codes, sample_weight=weight)
+            # cuML scales the weights in place
+            model.fit(X, codes, sample_weight=None if weight is None else weight.copy())
             slope = logistic.gradient_norm(
                 X,
                 codes,
