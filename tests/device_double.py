@@ -25,6 +25,8 @@ class DeviceArray(np.ndarray):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(type(value) is np.ndarray and value.ndim for value in inputs):
             raise TypeError("an array on the host meets one on the device")
+        if any(isinstance(value, _Csr) for value in inputs):
+            return NotImplemented
         return _wrapped(getattr(ufunc, method)(*_plain(inputs), **_plain(kwargs)))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -67,11 +69,24 @@ class _Namespace(types.ModuleType):
 class _Csr:
     """As much of a sparse matrix on the device as the engines use."""
 
+    __array_ufunc__ = None
+
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix
 
     def __matmul__(self, other: DeviceArray) -> DeviceArray:
         return _wrapped(self._matrix @ _plain(other))
+
+    def __rmatmul__(self, other: DeviceArray) -> DeviceArray:
+        return _wrapped(_plain(other) @ self._matrix)
+
+    @property
+    def data(self) -> DeviceArray:
+        return _wrapped(self._matrix.data)
+
+    @data.setter
+    def data(self, values: DeviceArray) -> None:
+        self._matrix.data = _plain(values)
 
     @property
     def T(self) -> _Csr:  # noqa: N802

@@ -24,7 +24,7 @@ from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule
-from accelsk.engines.on_device import DeviceEngine, accuracy, determination
+from accelsk.engines.on_device import DeviceEngine, accuracy, determination, labelled
 from accelsk.exceptions import Refusal
 
 __all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor"]
@@ -255,13 +255,7 @@ class CumlClassifier(CumlEngine):
 
     def predict(self, call: Call, model: Any) -> Any:
         """Return labels: on the device where the caller's data is and labels can be."""
-        codes = self.codes(call, model)
-        classes = call.estimator.classes_
-        if call.X.kind == "cupy" and classes.dtype.kind in "biuf":
-            import cupy
-
-            return cupy.asarray(classes)[codes]
-        return classes[to_host(codes)]
+        return labelled(call, self.codes(call, model))
 
     def codes(self, call: Call, model: Any) -> Any:
         """Return predicted positions in ``classes_``: those of the highest probability."""

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelsk.device.transfer import to_device
+from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
     "Labels",
+    "codes",
     "labels",
     "labels_refusals",
     "matrix",
@@ -51,7 +52,7 @@ def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> I
         yield Invalid("X is empty")
     elif X.shape[0] < min_rows:
         yield f"X has fewer than {min_rows} rows"
-    elif X.shape[0] * X.shape[1] > _INT32_MAX:
+    elif (X.value.nnz if X.kind == "sparse" else X.shape[0] * X.shape[1]) > _INT32_MAX:
         yield "X has more than 2**31 - 1 elements"
 
 
@@ -179,6 +180,23 @@ def labels(call: Call) -> Labels:
     if len(classes) > _MANY_CLASSES and len(classes) > round(len(y) / 2):
         raise Refusal("y has more than half as many classes as rows")
     return Labels(to_device(codes, np.int32), cupy.asnumpy(classes))
+
+
+def codes(call: Call, classes: np.ndarray) -> Any:
+    """Return the positions of ``y`` in `classes`, which are sorted, as int32 on the device."""
+    y = call.y.array
+    if y.dtype.kind in "biuf" and classes.dtype.kind in "biuf":
+        import cupy
+
+        y, among, xp = to_device(y), to_device(classes), cupy
+    else:
+        y, among, xp = to_host(y), classes, np
+        if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
+            raise Refusal(f"y has labels of mixed or unknown type ({call.y})")
+    found = xp.minimum(xp.searchsorted(among, y), len(classes) - 1)
+    if not bool((among[found] == y).all()):
+        raise Refusal("y has labels that are not among the classes")
+    return to_device(found, np.int32)
 
 
 def weights_refusals(call: Call) -> Iterator[str]:

@@ -9,11 +9,11 @@ from typing import Any
 from sklearn.metrics import accuracy_score, r2_score
 
 from accelsk.device import probe
-from accelsk.device.transfer import to_host
+from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Engine, Outcome, Rule
 
-__all__ = ["DeviceEngine", "accuracy", "determination"]
+__all__ = ["DeviceEngine", "accuracy", "determination", "labelled"]
 
 
 class DeviceEngine(Engine):
@@ -90,6 +90,21 @@ class DeviceEngine(Engine):
         """Return what ``fit_transform`` returns; `X` is that of the fit, on the device."""
         transform: Callable[..., Any] = self.transform  # type: ignore[attr-defined]
         return transform(call, model)
+
+
+def labelled(call: Call, codes: Any) -> Any:
+    """Return class labels: on the device where the caller's data is and labels can be.
+
+    Parameters
+    ----------
+    call : Call
+    codes : cupy.ndarray of int
+        Positions in ``classes_``.
+    """
+    classes = call.estimator.classes_
+    if is_device_array(call.X.value) and classes.dtype.kind in "biuf":
+        return to_device(classes)[codes]
+    return classes[to_host(codes)]
 
 
 def determination(call: Call, predicted: Any) -> float:
