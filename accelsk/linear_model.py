@@ -171,6 +171,7 @@ class _LogisticRegressionOnCuml(CumlClassifier):
         only("penalty", *(["deprecated"] if VERSION.release >= (1, 8) else ["l2", None])),
         only("l1_ratio", *([0] if VERSION.release >= (1, 8) else [None])),
         only("multi_class", "deprecated"),
+        only("intercept_scaling", 1),
         only("warm_start", False),
         only("dual", False),
         only("verbose", 0),
