@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import all_classes, blobs, case_of, classification, regression
-from oracle import outcomes
-from test_every_class import every_class, fit
+from class_cases import all_classes, blobs, case_of, classification, regression
+from gpu_oracle import outcomes
+from test_gpu_every_class import every_class, fit
 
 import accelsk
 from accelsk.cluster import KMeans

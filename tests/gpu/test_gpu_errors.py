@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import case_of
-from oracle import original
-from test_containers import each_class
-from test_every_class import fit
+from class_cases import case_of
+from gpu_oracle import original
+from test_gpu_containers import each_class
+from test_gpu_every_class import fit
 
 pytestmark = pytest.mark.gpu
 

@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 import pytest
-from cases import Case, Data, all_classes, case_of
-from oracle import Raised, assert_same, assert_same_methods, fitted_names, original, outcomes
+from class_cases import Case, Data, all_classes, case_of
+from gpu_oracle import Raised, assert_same, assert_same_methods, fitted_names, original, outcomes
 from parameter_options import Option, options_of
 
 pytestmark = pytest.mark.gpu

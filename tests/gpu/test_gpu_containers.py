@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import case_of
-from oracle import assert_same, assert_same_methods, original, outcomes
+from class_cases import case_of
+from gpu_oracle import assert_same, assert_same_methods, original, outcomes
 from scipy import sparse
-from test_every_class import fit
+from test_gpu_every_class import fit
 
 import accelsk
 from accelsk.cluster import DBSCAN, KMeans

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import all_classes, case_of, not_imported
-from oracle import assert_same, assert_same_methods, fitted_names, original, outcomes
+from class_cases import all_classes, case_of, not_imported
+from gpu_oracle import assert_same, assert_same_methods, fitted_names, original, outcomes
 
 import accelsk
 from accelsk.dispatch import method_of

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, all_classes, case_of
-from oracle import Raised, assert_same, assert_same_methods, fitted_names, original, outcomes
+from class_cases import Case, all_classes, case_of
+from gpu_oracle import Raised, assert_same, assert_same_methods, fitted_names, original, outcomes
 from parameter_options import options
 from sklearn.base import clone
-from test_every_class import every_class, fit
+from test_gpu_every_class import every_class, fit
 
 import accelsk
 
@@ -195,7 +195,7 @@ import pickle, sys, warnings
 sys.path[:0] = {path!r}
 warnings.simplefilter("ignore")
 import accelsk
-from oracle import outcomes
+from gpu_oracle import outcomes
 with open(sys.argv[1], "rb") as file:
     models = pickle.load(file)
 found = {{}}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from cases import Case, Data
+from class_cases import Case, Data
 from scipy import sparse
 from sklearn.base import BaseEstimator
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import classification, regression
+from class_cases import classification, regression
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
 from sklearn.feature_selection import RFE, SelectFromModel

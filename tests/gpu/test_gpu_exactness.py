@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import binary, blobs, classification, regression
-from oracle import assert_same
+from class_cases import binary, blobs, classification, regression
+from gpu_oracle import assert_same
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
