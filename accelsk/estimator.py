@@ -255,8 +255,10 @@ class Accelerated(BaseEstimator):
             own.pop(name, None)
         own.update(attributes)
         own[SLOT] = DeviceState(engine, model, self, fetched=False)
-        if type(self).__getattr__ is not Accelerated.__getattr__:
-            self._accelsk_fetch()  # a class with a __getattr__ of its own would not do it later
+        # `check_is_fitted` wants to see an attribute; a `__getattr__` of the user's fetches none
+        seen = any(name.endswith("_") and not name.startswith("__") for name in own)
+        if not seen or type(self).__getattr__ is not Accelerated.__getattr__:
+            self._accelsk_fetch()
 
     def _accelsk_model(self, engine: Engine) -> Any:
         """Return the fitted model of `engine`, made from the attributes where need be."""

@@ -35,6 +35,7 @@ def isolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     classes = dict(registry._classes)
     monkeypatch.setattr(runtime, "_installed", False)
     monkeypatch.setattr(probe, "_disabled", probe._disabled)
+    monkeypatch.setattr(probe, "_found", probe._found)
     monkeypatch.setattr(config, "_default", None)
     config._current.set(None)
     yield

@@ -92,6 +92,8 @@ class ObedientEngine(Engine):
 
     def refusals(self, call: Call) -> Iterator[str]:
         yield from super().refusals(call)
+        if call.takes_features and (call.X.given or call.fits):
+            yield from matrix_refusals(call)
         if (reason := self.refusing.get(call.method, self.refusing.get("*"))) is not None:
             yield reason
 
@@ -323,11 +325,6 @@ class GenericEngine(ObedientEngine):
         super().__init__()
         self.original = original
         self.methods = tuple(name for name in _METHODS if hasattr(original, name))
-
-    def refusals(self, call: Call) -> Iterator[str]:
-        yield from super().refusals(call)
-        if call.fits or call.X.given:
-            yield from matrix_refusals(call)
 
     def compute(self, call: Call, model: Any) -> Outcome:
         arguments = dict(call.arguments)

@@ -42,7 +42,11 @@ _MANY_CLASSES = 20
 def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> Iterator[str]:
     """Yield why ``X`` cannot go to the device as a matrix, a dense one unless `sparse`."""
     X = call.X
-    if X.kind == "sparse" and not sparse:
+    if not X.given:
+        yield Invalid("X is None")
+    elif X.dtype is not None and X.dtype.kind == "c":
+        yield Invalid("X is complex")
+    elif X.kind == "sparse" and not sparse:
         yield "X is sparse"
     elif X.kind not in ("numpy", "cupy", "frame", "sequence", "sparse") or not X.numeric:
         yield f"X is not a plain array or frame of numbers ({X})"
