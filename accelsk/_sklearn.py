@@ -7,6 +7,8 @@ name                        module                                 versions
 ``_get_feature_names``      ``sklearn.utils.validation``           1.6 to 1.9
 ``_AvailableIfDescriptor``  ``sklearn.utils._available_if``        1.6 to 1.9
 ``_check_optimize_result``  ``sklearn.utils.optimize``             1.6 to 1.9
+``_get_output_config``      ``sklearn.utils._set_output``          1.6 to 1.9
+``_align_api_if_sparse``    ``sklearn.utils``                      1.9
 ==========================  =====================================  ===========
 
 The original classes are taken from the modules that define them (``sklearn.linear_model._ridge``),
@@ -15,9 +17,12 @@ never from the public namespaces, where another patcher's class may stand.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sklearn
 from packaging.version import Version
 from sklearn.utils._available_if import _AvailableIfDescriptor as AvailableIfDescriptor
+from sklearn.utils._set_output import _get_output_config as output_config
 from sklearn.utils.optimize import _check_optimize_result as check_optimize_result
 from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _get_feature_names as get_feature_names
@@ -28,10 +33,21 @@ __all__ = [
     "BOOKKEEPING",
     "VERSION",
     "AvailableIfDescriptor",
+    "align_sparse",
     "check_feature_names",
     "check_optimize_result",
     "get_feature_names",
+    "output_config",
 ]
+
+try:
+    from sklearn.utils import _align_api_if_sparse as align_sparse
+except ImportError:
+
+    def align_sparse(X: Any) -> Any:
+        """Return `X` as it is: before 1.9 there were sparse matrices only."""
+        return X
+
 
 VERSION = Version(sklearn.__version__)
 versions.check("scikit-learn", sklearn.__version__)

@@ -1,0 +1,129 @@
+"""Target encodings from statistics of groups of rows: categories within folds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelsk.algorithms.categories import counts_of, group_sums
+
+__all__ = ["Groups", "by_class", "by_value", "encodings", "others"]
+
+
+class Groups(NamedTuple):
+    """Statistics of the target in groups, in arrays of shape (n_folds, n_targets, n_categories).
+
+    Attributes
+    ----------
+    count : array
+        The rows of the group.
+    mean : array
+        Their mean target, 0 where there is no row.
+    squares : array
+        The sum of squared distances from that mean.
+    """
+
+    count: Any
+    mean: Any
+    squares: Any
+
+
+def _ratio(numerator: Any, denominator: Any, xp: Any) -> Any:
+    """Return the quotient, 0 where the denominator is 0."""
+    zero = denominator == 0
+    return xp.where(zero, 0.0, numerator / xp.where(zero, 1.0, denominator))
+
+
+def _positions(folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any) -> Any:
+    """Return the group of each row; a row of no known category is in none."""
+    return xp.where(codes < n_categories, folds * n_categories + codes, n_folds * n_categories)
+
+
+def by_class(
+    classes: Any, n_classes: int, folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any
+) -> Groups:
+    """Return the statistics of a target that is one for rows of a class and zero for others.
+
+    Parameters
+    ----------
+    classes : array of int of shape (n_samples,)
+    n_classes : int
+        A target for each class; with two classes, one target for the second.
+    folds : array of int of shape (n_samples,)
+    codes : array of int of shape (n_samples,)
+        Categories; `n_categories` stands for an unknown one.
+    n_folds, n_categories : int
+    xp : module
+        The array namespace.
+    """
+    n_groups = n_folds * n_categories
+    groups = _positions(folds, codes, n_folds, n_categories, xp)
+    joint = counts_of(groups * n_classes + classes, n_groups * n_classes, xp)
+    joint = joint.reshape(n_folds, n_categories, n_classes).astype(np.float64)
+    count = joint.sum(axis=2)[:, None, :]
+    hits = joint.transpose(0, 2, 1)
+    if n_classes == 2:
+        hits = hits[:, 1:]
+    mean = _ratio(hits, count, xp)
+    squares = hits * (1 - mean) ** 2 + (count - hits) * mean**2
+    return Groups(xp.broadcast_to(count, mean.shape), mean, squares)
+
+
+def by_value(y: Any, folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any) -> Groups:
+    """Return the statistics of a continuous target; the parameters are those of `by_class`."""
+    n_groups = n_folds * n_categories
+    groups = _positions(folds, codes, n_folds, n_categories, xp)
+    count = counts_of(groups, n_groups, xp).astype(np.float64)
+    middle = y.mean()
+    mean = _ratio(group_sums(y - middle, groups, n_groups, xp), count, xp) + middle
+    expected = xp.concatenate([mean, xp.zeros(1)])[groups]
+    squares = group_sums((y - expected) ** 2, groups, n_groups, xp)
+    shape = (n_folds, 1, n_categories)
+    mean = xp.where(count == 0, 0.0, mean)
+    return Groups(count.reshape(shape), mean.reshape(shape), squares.reshape(shape))
+
+
+def others(groups: Groups, fold: int | None, xp: Any) -> Groups:
+    """Return the statistics of all folds but one together, as those of one fold."""
+    if fold is not None:
+        kept = xp.asarray(np.flatnonzero(np.arange(len(groups.count)) != fold))
+        groups = Groups(*(statistic[kept] for statistic in groups))
+    count = groups.count.sum(axis=0, keepdims=True)
+    mean = _ratio((groups.count * groups.mean).sum(axis=0, keepdims=True), count, xp)
+    between = groups.count * (groups.mean - mean) ** 2
+    return Groups(count, mean, (groups.squares + between).sum(axis=0, keepdims=True))
+
+
+def encodings(groups: Groups, throughout: Groups, smooth: float | None, xp: Any) -> Any:
+    """Return the encoding of each category.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of one fold.
+    throughout : Groups
+        Of the same rows, all in one category.
+    smooth : float or None
+        The weight of the mean of the target; None lets the variances decide.
+    xp : module
+        The array namespace.
+
+    Returns
+    -------
+    encodings : array of shape (1, n_targets, n_categories)
+
+    References
+    ----------
+    Micci-Barreca, "A preprocessing scheme for high-cardinality categorical attributes in
+    classification and prediction problems", SIGKDD Explorations 3(1), 2001.
+    """
+    count, mean = groups.count, throughout.mean
+    if smooth is not None:
+        weight = count + smooth
+        shrunk = _ratio(count * groups.mean + smooth * mean, weight, xp)
+        return xp.where(weight == 0, mean, shrunk)
+    between = _ratio(throughout.squares, throughout.count, xp) * count
+    total = between + _ratio(groups.squares, count, xp)
+    share = _ratio(between, total, xp)
+    return xp.where((count == 0) | (total == 0), mean, share * groups.mean + (1 - share) * mean)

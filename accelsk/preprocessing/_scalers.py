@@ -1,0 +1,241 @@
+"""Scalers: statistics of each column on the device, and what scikit-learn makes of them."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from accelsk.algorithms import columns
+from accelsk.device.transfer import to_device, to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, Rule, refuse
+from accelsk.exceptions import Invalid, Refusal
+from accelsk.preprocessing._base import Preprocessor, fresh, numbers, plain, shares
+
+__all__ = ["MaxAbsScalerOnCupy", "MinMaxScalerOnCupy", "StandardScalerOnCupy"]
+
+_SCALES = ("transform", "fit_transform", "inverse_transform")
+
+
+def _in_place(call: Call) -> bool:
+    """Whether the result is to stand where ``X`` stood."""
+    given = call.arguments.get("copy")
+    return call.method in _SCALES and not (call.parameters["copy"] if given is None else given)
+
+
+def _not_writeable(call: Call) -> bool:
+    X = call.X
+    if not _in_place(call):
+        return False
+    return X.kind == "frame" or (X.kind == "numpy" and not X.value.flags.writeable)
+
+
+def _other_width(call: Call) -> bool:
+    return (
+        call.method == "inverse_transform"
+        and call.X.shape[1:] != (call.estimator.n_features_in_,)
+    )  # fmt: skip
+
+
+class _Scaler(Preprocessor):
+    """Fits by `statistics`, scales by `forward` and `backward`, which change their array."""
+
+    methods = ("fit", "partial_fit", "fit_transform", "transform", "inverse_transform")
+    rules: tuple[Rule, ...] = (
+        *Preprocessor.rules,
+        refuse("copy=False and X is a frame or read-only", _not_writeable, fit_only=False),
+        refuse(Invalid("X has another number of columns"), _other_width, fit_only=False),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        return Outcome(model=self._model(self.statistics(call, X, {})))
+
+    def partial_fit(self, call: Call, model: Any) -> Outcome:
+        earlier = {} if model is None else {k: to_host(v) for k, v in vars(model).items()}
+        return Outcome(model=self._model(self.statistics(call, self.matrix(call), earlier)))
+
+    def _model(self, statistics: dict[str, Any]) -> SimpleNamespace:
+        return SimpleNamespace(
+            **{
+                name: to_device(value) if isinstance(value, np.ndarray) else value
+                for name, value in statistics.items()
+            }
+        )
+
+    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
+        """Return the fitted attributes, on the host, going on from earlier ones."""
+        raise NotImplementedError
+
+    def forward(self, call: Call, model: Any, X: Any) -> Any:
+        raise NotImplementedError
+
+    def backward(self, call: Call, model: Any, X: Any) -> Any:
+        raise NotImplementedError
+
+    def transform(self, call: Call, model: Any) -> Any:
+        return self._delivered(call, self.forward(call, model, self._finite(call)))
+
+    def inverse_transform(self, call: Call, model: Any) -> Any:
+        return self._delivered(call, self.backward(call, model, self._finite(call)))
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        if shares(call, X) and not _in_place(call):
+            X = X.copy()
+        return self._delivered(call, self.forward(call, model, X))
+
+    def _finite(self, call: Call) -> Any:
+        import cupy
+
+        X = numbers(call) if _in_place(call) else fresh(call)
+        if bool(cupy.isinf(X).any()):
+            raise Refusal(Invalid("X contains infinity"))
+        return X
+
+    def _delivered(self, call: Call, result: Any) -> Any:
+        given = call.X
+        if _in_place(call) and given.kind == "numpy" and given.dtype == result.dtype:
+            np.copyto(given.value, to_host(result))
+            return given.value
+        return result
+
+
+class StandardScalerOnCupy(_Scaler):
+    """Moments in float64 whatever comes in, in two passes."""
+
+    state = ("mean_", "var_", "scale_", "n_samples_seen_")
+
+    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
+        import cupy
+
+        weight = inputs.weights(call, X.dtype)
+        if weight is not None:
+            weight = weight.astype(np.float64)
+        new = columns.Moments(*map(to_host, columns.moments(X, weight, cupy)))
+        if np.any(new.count == 0):
+            raise Refusal("a column has no value")
+        if not np.isfinite(new.mean).all():
+            infinite = bool(cupy.isinf(X).any())
+            raise Refusal(Invalid("X contains infinity") if infinite else "sums overflow")
+        standin = self._standin(call, X.dtype, earlier)
+        seen = np.asarray(standin.n_samples_seen_).dtype
+        if standin.mean_ is None:  # neither the mean nor the deviation is wanted
+            rows = len(X) - to_host(cupy.isnan(X).sum(axis=0))
+            count = rows + np.asarray(earlier.get("n_samples_seen_", 0))
+            return {**vars(standin), "n_samples_seen_": _shortened(count.astype(seen))}
+        moments = new if not earlier else columns.merged(_earlier(earlier, len(new.mean)), new)
+        count = _shortened(moments.count.astype(seen))
+        result = {"mean_": moments.mean, "var_": None, "scale_": None, "n_samples_seen_": count}
+        if call.parameters["with_std"]:
+            result["var_"] = moments.squares / moments.count
+            result["scale_"] = _scale(result["var_"], moments.mean, moments.count)
+        return result
+
+    def _standin(self, call: Call, dtype: Any, earlier: dict[str, Any]) -> Any:
+        """Return scikit-learn's scaler after the same calls with one row of zeros.
+
+        It tells the types of the attributes, which differ between versions.
+        """
+        standin = plain(call)
+        standin.__dict__.update(copy.deepcopy(earlier))  # it changes arrays in place
+        row = np.zeros((1, call.X.shape[1]), dtype)
+        standin.partial_fit(row, sample_weight=np.ones(1) if call.sample_weight.given else None)
+        names = ("mean_", "var_", "scale_", "n_samples_seen_")
+        return SimpleNamespace(**{name: getattr(standin, name) for name in names})
+
+    def forward(self, call: Call, model: Any, X: Any) -> Any:
+        if call.parameters["with_mean"]:
+            X -= to_device(model.mean_)
+        if call.parameters["with_std"]:
+            X /= to_device(model.scale_)
+        return X
+
+    def backward(self, call: Call, model: Any, X: Any) -> Any:
+        if call.parameters["with_std"]:
+            X *= to_device(model.scale_)
+        if call.parameters["with_mean"]:
+            X += to_device(model.mean_)
+        return X
+
+
+def _earlier(earlier: dict[str, Any], n_features: int) -> columns.Moments:
+    count = np.zeros(n_features) + earlier["n_samples_seen_"]
+    mean, variance = earlier["mean_"], earlier["var_"]
+    return columns.Moments(count, mean, 0.0 if variance is None else variance * count)
+
+
+def _shortened(count: np.ndarray) -> Any:
+    """Return one number where all columns have as many values."""
+    return count[0] if (count == count[0]).all() else count
+
+
+def _scale(variance: np.ndarray, mean: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return the deviation, one where the variance is no more than what rounding makes.
+
+    The bound is that of the two-pass algorithm (Chan, Golub, LeVeque, "Algorithms for computing
+    the sample variance", The American Statistician 37, 1983).
+    """
+    epsilon = np.finfo(np.float64).eps
+    rounding = count * epsilon * variance + (count * mean * epsilon) ** 2
+    return np.where(variance <= rounding, 1.0, np.sqrt(variance))
+
+
+class _ByExtremes(_Scaler):
+    """The least and the greatest values stand for all rows: scikit-learn fits those."""
+
+    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
+        import cupy
+
+        extremes = np.stack([to_host(row) for row in columns.extremes(X, cupy)])
+        if np.isinf(extremes).any():
+            raise Refusal(Invalid("X contains infinity"))
+        if np.isnan(extremes).any():
+            raise Refusal("a column has no value")
+        standin = plain(call)
+        standin.__dict__.update(earlier)
+        standin.partial_fit(extremes)
+        standin.n_samples_seen_ += len(X) - len(extremes)
+        return {name: getattr(standin, name) for name in self.state}
+
+
+class MinMaxScalerOnCupy(_ByExtremes):
+    state = ("min_", "scale_", "data_min_", "data_max_", "data_range_", "n_samples_seen_")
+    rules = (
+        *_ByExtremes.rules,
+        refuse(
+            Invalid("feature_range is empty"),
+            lambda call: call.parameters["feature_range"][0] >= call.parameters["feature_range"][1],
+        ),
+    )
+
+    def forward(self, call: Call, model: Any, X: Any) -> Any:
+        X *= to_device(model.scale_)
+        X += to_device(model.min_)
+        return _clipped(X, *call.parameters["feature_range"]) if call.parameters["clip"] else X
+
+    def backward(self, call: Call, model: Any, X: Any) -> Any:
+        X -= to_device(model.min_)
+        X /= to_device(model.scale_)
+        return X
+
+
+class MaxAbsScalerOnCupy(_ByExtremes):
+    state = ("max_abs_", "scale_", "n_samples_seen_")
+
+    def forward(self, call: Call, model: Any, X: Any) -> Any:
+        X /= to_device(model.scale_)
+        return _clipped(X, -1.0, 1.0) if call.parameters.get("clip") else X
+
+    def backward(self, call: Call, model: Any, X: Any) -> Any:
+        X *= to_device(model.scale_)
+        return X
+
+
+def _clipped(X: Any, low: float, high: float) -> Any:
+    """Clip in place; NaN stays."""
+    import cupy
+
+    cupy.maximum(X, X.dtype.type(low), out=X)
+    return cupy.minimum(X, X.dtype.type(high), out=X)

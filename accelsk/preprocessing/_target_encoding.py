@@ -1,0 +1,234 @@
+"""Target encoding on the device, with scikit-learn's folds."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.preprocessing._label import LabelBinarizer
+from sklearn.utils.multiclass import type_of_target
+
+from accelsk.algorithms import target_encoding
+from accelsk.algorithms.target_encoding import Groups
+from accelsk.device.transfer import to_device, to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.cupy import CupyEngine
+from accelsk.exceptions import Invalid, Refusal
+from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of
+
+__all__ = ["TargetEncoderOnCupy"]
+
+_TYPES = ("binary", "multiclass", "continuous")
+
+
+def _other_cv(call: Call) -> bool:
+    cv = call.parameters["cv"]
+    return not (cv is None or isinstance(cv, int) or type(cv) in (KFold, StratifiedKFold))
+
+
+def _metadata(call: Call) -> bool:
+    return not set(call.arguments) <= {"X", "y"}
+
+
+class _Target:
+    """The target, and what is asked about it.
+
+    Attributes
+    ----------
+    kind : {"binary", "multiclass", "continuous"}
+    classes : ndarray or None
+    n_targets : int
+        The columns that each feature becomes.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.given = to_host(call.y.array)
+        self.kind = call.parameters["target_type"]
+        inferred = type_of_target(self.given, input_name="y")
+        if self.kind == "auto":
+            self.kind = inferred
+        if self.kind not in _TYPES:
+            raise Refusal(Invalid(f"y is {self.kind}"))
+        if self.kind == "continuous":
+            if self.given.dtype.kind not in "iuf" or self.given.dtype == np.float16:
+                raise Refusal(f"y has dtype {self.given.dtype}")
+            self.classes = None
+            self.n_targets = 1
+            self._values = inputs.target(call, np.float64)
+            return
+        if inferred != self.kind:
+            raise Refusal(f"y is {inferred} and target_type={self.kind!r}")
+        self._codes, classes = inputs.labels(call)
+        self.n_classes = len(classes)
+        self.n_targets = 1 if self.kind == "binary" else len(classes)
+        self.classes = classes
+        if self.kind == "multiclass":  # in the dtype that scikit-learn's binarizer gives them
+            self.classes = LabelBinarizer().fit(np.tile(classes, 3)).classes_
+
+    def groups(self, folds: Any, codes: Any, n_folds: int, n_categories: int) -> Groups:
+        """Return the statistics of each category in each fold."""
+        import cupy
+
+        where = (folds, codes, n_folds, n_categories, cupy)
+        if self.kind == "continuous":
+            return target_encoding.by_value(self._values, *where)
+        return target_encoding.by_class(self._codes, self.n_classes, *where)
+
+    def mean(self, throughout: Groups) -> Any:
+        """Return ``target_mean_``."""
+        mean = to_host(throughout.mean)[0, :, 0]
+        if self.kind == "multiclass":
+            return mean
+        return self.given.dtype.type(mean[0]) if self.given.dtype == np.float32 else mean[0]
+
+
+class TargetEncoderOnCupy(CupyEngine):
+    """Statistics of categories within folds, each fold encoded from those of the others."""
+
+    methods = ("fit", "fit_transform", "transform")
+    rules = (
+        only("categories", "auto"),
+        refuse("cv is neither a number nor a KFold or StratifiedKFold", _other_cv),
+        refuse("metadata is given", _metadata),
+        inputs.LABELS,
+    )
+
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (*self.rules, COLUMNS)
+
+    def matrix(self, call: Call) -> Any:
+        return columns_of(call)
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        import cupy
+
+        target = _Target(call)
+        categories = [Categories.found(column)[0] for column in X]
+        codes = [known.codes(column) for known, column in zip(categories, X, strict=True)]
+        n_folds, folds = 1, cupy.zeros(len(codes[0]), np.int64)
+        if call.method == "fit_transform":
+            n_folds, folds = _folds(call, target)
+        throughout = target.groups(folds, cupy.zeros_like(folds), n_folds, 1)
+        groups = [
+            target.groups(folds, column, n_folds, len(known))
+            for known, column in zip(categories, codes, strict=True)
+        ]
+        smooth = call.parameters["smooth"]
+        encode = partial(_encoded, groups, throughout, None if smooth == "auto" else float(smooth))
+        mean = target.mean(target_encoding.others(throughout, None, cupy))
+        encodings = [to_host(row[:-1]) for table in encode(None) for row in table]
+        model = _model([known.values for known in categories], encodings, mean)
+        model.folds, model.codes = folds, codes
+        model.tables_of_folds = [encode(k) for k in range(n_folds)] if n_folds > 1 else []
+        fitted = {
+            "categories_": [known.values for known in categories],
+            "encodings_": encodings,
+            "target_mean_": mean,
+            "target_type_": target.kind,
+            "classes_": target.classes,
+            "_infrequent_enabled": False,
+        }
+        outcome = Outcome(model=model, attributes=fitted)
+        if call.method == "fit_transform":
+            outcome.announce.append(partial(_deprecations, call))
+        return outcome
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        return {}  # a fit has set them all
+
+    def restore(self, estimator: Any) -> Any:
+        self.load()
+        return _model(estimator.categories_, estimator.encodings_, estimator.target_mean_)
+
+    def transform(self, call: Call, model: Any) -> Any:
+        codes = [
+            k.codes(column) for k, column in zip(model.categories, columns_of(call), strict=True)
+        ]
+        return _joined(
+            [table[:, column].T for table, column in zip(model.tables, codes, strict=True)]
+        )
+
+    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
+        import cupy
+
+        per_feature = zip(*model.tables_of_folds, strict=True)
+        result = [
+            cupy.stack(tables).transpose(0, 2, 1)[model.folds, column]
+            for tables, column in zip(per_feature, model.codes, strict=True)
+        ]
+        del model.folds, model.codes, model.tables_of_folds
+        return _joined(result)
+
+
+def _joined(blocks: list[Any]) -> Any:
+    import cupy
+
+    return cupy.ascontiguousarray(cupy.concatenate(blocks, axis=1))
+
+
+def _encoded(groups: list[Groups], throughout: Groups, smooth: Any, fold: int | None) -> list[Any]:
+    """Return a table for each feature: the encodings, and last that of an unknown category."""
+    import cupy
+
+    everything = target_encoding.others(throughout, fold, cupy)
+    tables = []
+    for group in groups:
+        pooled = target_encoding.others(group, fold, cupy)
+        table = target_encoding.encodings(pooled, everything, smooth, cupy)
+        tables.append(cupy.concatenate([table, everything.mean], axis=2)[0])
+    return tables
+
+
+def _model(categories: list[np.ndarray], encodings: list[np.ndarray], mean: Any) -> SimpleNamespace:
+    unknown = np.atleast_1d(mean).astype(np.float64)
+    n_targets = len(unknown)
+    tables = [
+        to_device(np.column_stack([np.stack(encodings[i : i + n_targets]), unknown]))
+        for i in range(0, len(encodings), n_targets)
+    ]
+    return SimpleNamespace(categories=[Categories(c) for c in categories], tables=tables)
+
+
+def _deprecated(call: Call) -> dict[str, Any]:
+    """Return the hyperparameters that are set and that scikit-learn calls deprecated."""
+    defaults = inspect.signature(call.original).parameters
+    return {
+        name: call.parameters[name]
+        for name in ("shuffle", "random_state")
+        if defaults[name].default == "deprecated" and call.parameters[name] != "deprecated"
+    }
+
+
+def _deprecations(call: Call) -> None:
+    """Have scikit-learn give its own warning."""
+    given = _deprecated(call)
+    if given:
+        if "random_state" in given:
+            given["random_state"] = 0 if given.get("shuffle") is not False else None
+        original: Any = call.original
+        original(cv=2, **given).fit_transform([[0], [1], [0], [1]], [0.5, 1.0, 1.5, 2.0])
+
+
+def _folds(call: Call, target: _Target) -> tuple[int, Any]:
+    """Return the number of folds and the fold of each row, as scikit-learn draws them."""
+    cv = call.parameters["cv"]
+    if cv is None or isinstance(cv, int):
+        shuffle, random_state = call.parameters["shuffle"], call.parameters["random_state"]
+        splitter = KFold if target.kind == "continuous" else StratifiedKFold
+        cv = splitter(
+            5 if cv is None else cv,
+            shuffle=True if isinstance(shuffle, str) else shuffle,
+            random_state=None if isinstance(random_state, str) else random_state,
+        )
+    folds = np.empty(len(target.given), np.int64)
+    try:
+        for fold, (_, rows) in enumerate(cv.split(np.zeros((len(folds), 1)), target.given)):
+            folds[rows] = fold
+    except ValueError as error:
+        raise Refusal(Invalid(f"scikit-learn rejects it ({error})")) from error
+    return cv.get_n_splits(), to_device(folds)
