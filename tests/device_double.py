@@ -19,8 +19,8 @@ __all__ = ["DeviceArray", "install"]
 class DeviceArray(np.ndarray):
     """An array that passes for one on the device."""
 
-    def get(self) -> np.ndarray:
-        return np.array(self.view(np.ndarray))
+    def get(self, order: str = "C") -> np.ndarray:
+        return np.array(self.view(np.ndarray), order=order)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(type(value) is np.ndarray and value.ndim for value in inputs):
@@ -50,6 +50,12 @@ def _wrapped(value: Any) -> Any:
         items = [_wrapped(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     return value
+
+
+def _asarray(value: Any, dtype: Any = None, order: Any = None) -> DeviceArray:
+    """Return `value` on the device: a copy, unless it is there already."""
+    copy = not isinstance(value, DeviceArray)
+    return _wrapped(np.array(_plain(value), dtype, order=order or "K", copy=copy or None))
 
 
 class _Namespace(types.ModuleType):
@@ -99,6 +105,7 @@ def install(monkeypatch: Any) -> None:
 
     cupy = _Namespace("cupy", np)
     cupy.ndarray = DeviceArray  # type: ignore[attr-defined]
+    cupy.asarray = _asarray  # type: ignore[attr-defined]
     cupy.asnumpy = lambda value: np.asarray(_plain(value))  # type: ignore[attr-defined]
     cupy.get_array_module = lambda value: cupy if isinstance(value, DeviceArray) else np  # type: ignore[attr-defined]
     cupy.linalg = _Namespace("cupy.linalg", np.linalg)  # type: ignore[attr-defined]

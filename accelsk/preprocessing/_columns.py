@@ -10,7 +10,7 @@ import numpy as np
 
 from accelsk.algorithms import categories as algorithm
 from accelsk.data import NUMERIC
-from accelsk.device.transfer import to_device, to_host
+from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Rule
 from accelsk.exceptions import Invalid, Refusal
 
@@ -101,7 +101,7 @@ class Categories:
     @classmethod
     def found(cls, column: Column) -> tuple[Categories, np.ndarray]:
         """Return the categories of a column, and how often each occurs."""
-        if isinstance(column, np.ndarray):
+        if not is_device_array(column):
             categories = cls(np.array(_of_strings(column), dtype=column.dtype))
             codes = categories._codes_on_host(column)
             return categories, np.bincount(codes, minlength=len(categories))
@@ -117,7 +117,7 @@ class Categories:
 
     def codes(self, column: Column) -> Any:
         """Return the code of each row on the device; their number for an unknown category."""
-        if isinstance(column, np.ndarray) != (self._numbers is None):
+        if is_device_array(column) == (self._numbers is None):
             raise Refusal("a column has another type than its categories")
         if self._numbers is None:
             return to_device(self._codes_on_host(column))
