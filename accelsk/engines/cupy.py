@@ -37,6 +37,7 @@ class CupyEngine(DeviceEngine):
         return {name: to_host(value) for name, value in vars(model).items()}
 
     def restore(self, estimator: Any) -> SimpleNamespace:
+        self.load()
         model = SimpleNamespace()
         for name in self.state:
             value = getattr(estimator, name)
