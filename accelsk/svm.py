@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.svm import _classes
 
 from accelsk._linear_svm import LinearSVCOnCupy, LinearSVROnCupy, class_weights, draw_seed
 from accelsk._mirror import mirror
-from accelsk.algorithms import dual_svm, kernels
+from accelsk._sklearn import VERSION
+from accelsk.algorithms import dual_svm, kernels, platt
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
@@ -20,6 +22,20 @@ from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
 __all__, __getattr__, __dir__ = mirror(__name__)
+
+
+class _Problem(NamedTuple):
+    """Two classes: the rows, which side each is on (+1 or -1), what each may cost, the kernel's
+    gamma.
+    """
+
+    X: Any
+    side: Any
+    cost: Any
+    gamma: float
+
+    def among(self, rows: Any) -> _Problem:
+        return _Problem(self.X[rows], self.side[rows], self.cost[rows], self.gamma)
 
 
 class _DualOnCuml(CumlEngine):
@@ -91,6 +107,7 @@ class _DualOnCuml(CumlEngine):
             intercept=intercept,
             gamma=gamma,
             shape=X.shape,
+            sigmoids=np.empty((0, 2)),
         )
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
@@ -106,10 +123,10 @@ class _DualOnCuml(CumlEngine):
             "_intercept_": model.intercept,
             "_gamma": model.gamma,
             "_num_iter": np.atleast_1d(np.asarray(model.n_iter, np.int32)),
-            "_probA": np.empty(0),
-            "_probB": np.empty(0),
+            "_probA": model.sigmoids[:, 0].copy(),
+            "_probB": model.sigmoids[:, 1].copy(),
             "_sparse": False,
-            "_effective_probability": False,
+            "_effective_probability": bool(len(model.sigmoids)),
         }
         attributes["_dual_coef_"] = attributes["dual_coef_"]
         names = estimator._accelsk_fitted_names()
@@ -124,6 +141,7 @@ class _DualOnCuml(CumlEngine):
             coef=to_device(estimator._dual_coef_),
             intercept=estimator._intercept_,
             gamma=estimator._gamma,
+            sigmoids=np.stack([estimator._probA, estimator._probB], axis=1),
         )
 
     def decisions(self, call: Call, model: Any, coefs: Any) -> Any:
@@ -135,14 +153,28 @@ class _DualOnCuml(CumlEngine):
         return products + cupy.asarray(model.intercept)
 
 
+def _give_deprecation(probability: bool) -> None:
+    """Have scikit-learn warn that ``probability`` is deprecated, in its own words."""
+    _classes.SVC(probability=probability, random_state=0).fit([[0.0], [1.0]], [0, 1])
+
+
 class _SVCOnCuml(_DualOnCuml):
-    """One problem for each pair of classes."""
+    """One problem for each pair of classes, and five more where probabilities are wanted.
+
+    Folds are drawn as libsvm draws them.
+    """
 
     path = "svm.SVC"
-    methods = ("fit", "decision_function", "predict", "score")
+    methods = (
+        "fit",
+        "decision_function",
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "score",
+    )
     rules = (
         *_DualOnCuml.rules,
-        only("probability", False, "deprecated"),
         refuse(
             Invalid("break_ties=True with decision_function_shape='ovo'"),
             lambda call: (
@@ -154,6 +186,9 @@ class _SVCOnCuml(_DualOnCuml):
         ),
     )
 
+    #: Elements of the largest intermediate array when probabilities are coupled: 256 MB.
+    _chunk = 1 << 25
+
     def every_rule(self) -> tuple[Rule, ...]:
         return (*super().every_rule(), inputs.LABELS)
 
@@ -164,43 +199,76 @@ class _SVCOnCuml(_DualOnCuml):
         class_weight = class_weights(call, codes, classes)
         cost = call.parameters["C"] * self.weights(call) * cupy.asarray(class_weight)[codes]
         gamma = self.gamma(call, X)
-        coefs, intercepts, n_iters = [], [], []
-        for first, second in dual_svm.class_pairs(len(classes)):
-            rows = cupy.flatnonzero((codes == first) | (codes == second))
-            side = cupy.where(codes[rows] == first, 1.0, -1.0)
-            coef, intercept, n_iter = self._solve(call, X[rows], side, cost[rows], gamma)
+        probability = call.parameters.get("probability", "deprecated")
+        seed = draw_seed(call)
+        coefs, intercepts, n_iters, sigmoids = [], [], [], []
+        for pair in dual_svm.class_pairs(len(classes)):
+            of_pair = [cupy.flatnonzero(codes == code) for code in pair]
+            rows = cupy.concatenate(of_pair)
+            side = cupy.where(codes[rows] == pair[0], 1.0, -1.0)
+            problem = _Problem(X[rows], side, cost[rows], gamma)
+            coef, intercept, n_iter = self._solve(call, problem)
             everywhere = cupy.zeros(len(X))
             everywhere[rows] = coef
             coefs.append(everywhere)
             intercepts.append(intercept)
             n_iters.append(n_iter)
+            if probability is True or probability == np.True_:
+                sigmoids.append(self._sigmoid(call, problem, seed))
         layout = dual_svm.by_class(codes, coefs, len(classes), cupy)
         model = self.fitted(call, X, layout, np.array(intercepts), gamma)
         model.n_iter = np.array(n_iters, np.int32)
-        draw_seed(call)
-        attributes = {"classes_": classes, "class_weight_": class_weight}
-        return Outcome(model=model, attributes=attributes)
+        model.sigmoids = np.array(sigmoids).reshape(-1, 2)
+        return Outcome(
+            model=model,
+            attributes={"classes_": classes, "class_weight_": class_weight},
+            announce=(
+                [partial(_give_deprecation, probability)]
+                if VERSION.release >= (1, 9) and probability != "deprecated"
+                else []
+            ),
+        )
 
-    def _solve(
-        self, call: Call, X: Any, side: Any, cost: Any, gamma: float
-    ) -> tuple[Any, float, int]:
-        """Return the signed dual variables of two classes, the intercept, and the iterations."""
+    def _solve(self, call: Call, problem: _Problem) -> tuple[Any, float, int]:
+        """Return the signed dual variables, the intercept, and the iterations."""
         import cupy
 
+        X, side, cost, gamma = problem
         solver = self.solver(call, gamma)
         weight = cost / call.parameters["C"]
         solver.fit(X, (side > 0).astype(np.int32), sample_weight=weight)
         coef = cupy.zeros(len(X))
         coef[solver.support_] = solver.dual_coef_[0]
-        support = cupy.flatnonzero(coef)
-        product = kernels.product(
-            X, X[support], coef[support, None], self.kernel(call, gamma), cupy
-        )
+        product = self._products(call, X, problem, coef)
         optimality = dual_svm.optimality(
-            side[None], side[None] - product.T, (side * coef)[None], cost[None], cupy
+            side[None], (side - product)[None], (side * coef)[None], cost[None], cupy
         )
         self.check(call, optimality)
         return coef, optimality.intercept, int(solver.n_iter_[0])
+
+    def _products(self, call: Call, X: Any, problem: _Problem, coef: Any) -> Any:
+        """Return the decision values of rows, short of the intercept."""
+        import cupy
+
+        support = cupy.flatnonzero(coef)
+        kernel = self.kernel(call, problem.gamma)
+        return kernels.product(X, problem.X[support], coef[support, None], kernel, cupy)[:, 0]
+
+    def _sigmoid(self, call: Call, problem: _Problem, seed: int) -> platt.Sigmoid:
+        """Return what makes probabilities of decision values, by cross-validation."""
+        import cupy
+
+        decision = cupy.zeros(len(problem.X))
+        for fold in platt.folds(len(problem.X), seed):
+            held_out = cupy.zeros(len(problem.X), bool)
+            held_out[to_device(fold)] = True
+            kept = problem.among(~held_out)
+            if bool((kept.side == kept.side[0]).all()):
+                decision[held_out] = kept.side[0]
+                continue
+            coef, intercept, _ = self._solve(call, kept)
+            decision[held_out] = self._products(call, problem.X[held_out], kept, coef) + intercept
+        return platt.fit_sigmoid(to_host(decision), to_host(problem.side > 0))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         attributes = super().attributes(estimator, model)
@@ -233,6 +301,28 @@ class _SVCOnCuml(_DualOnCuml):
         if call.parameters["break_ties"] and n_classes > 2:
             return labelled(call, dual_svm.per_class(decisions, n_classes, cupy).argmax(axis=1))
         return labelled(call, dual_svm.most_votes(decisions, n_classes, cupy))
+
+    def predict_proba(self, call: Call, model: Any) -> Any:
+        """Return probabilities of shape (n_samples, n_classes)."""
+        import cupy
+
+        if not len(model.sigmoids):
+            raise Refusal(Invalid("the model was fitted with probability=False"))
+        a, b = cupy.asarray(model.sigmoids.T)
+        decisions, n_classes = self._pairwise(call, model), len(model.n_support)
+        pairs = platt.pair_probabilities(decisions, a, b, cupy)
+        result = cupy.empty((len(pairs), n_classes))
+        step = max(1, self._chunk // n_classes**2)
+        for start in range(0, len(pairs), step):
+            rows = slice(start, start + step)
+            result[rows] = platt.couple(pairs[rows], n_classes, cupy)
+        return result
+
+    def predict_log_proba(self, call: Call, model: Any) -> Any:
+        """Return the logarithms of the probabilities."""
+        import cupy
+
+        return cupy.log(self.predict_proba(call, model))
 
     def score(self, call: Call, model: Any) -> float:
         """Return the accuracy; the predictions come from the device."""
