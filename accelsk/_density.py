@@ -44,8 +44,8 @@ def _unknown_metric(call: Call) -> bool:
 known_metric = refuse("metric other than euclidean, manhattan, chebyshev", _unknown_metric)
 
 
-def nearest(rows: Any, count: int, metric: str) -> Any:
-    """Return the nearest rows of each row, itself among them.
+def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
+    """Return the distances and indices of the nearest rows of each row, itself among them.
 
     cuML finds candidates in float32; they are ranked in float64.
 
@@ -59,7 +59,7 @@ def nearest(rows: Any, count: int, metric: str) -> Any:
     import cupy
 
     if count == 1 or len(rows) == 1:
-        return cupy.arange(len(rows))[:, None]
+        return cupy.zeros((len(rows), 1)), cupy.arange(len(rows))[:, None]
     import_cuml()
     from cuml.neighbors import NearestNeighbors
 
@@ -72,7 +72,7 @@ def nearest(rows: Any, count: int, metric: str) -> Any:
     )
     return neighbors.exact_neighbors(
         centered, centered, approximate, candidates, count, metric, cupy
-    )[1]
+    )
 
 
 class DensityEngine(CumlEngine):
@@ -103,7 +103,7 @@ class DensityEngine(CumlEngine):
         """
         import cupy
 
-        near = nearest(rows, n_neighbors, metric)
+        near = nearest(rows, n_neighbors, metric)[1]
         core = core_distances(rows, near, metric, cupy)
         return spanning_tree(rows, core, alpha, metric, cupy)
 

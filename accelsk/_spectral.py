@@ -111,7 +111,7 @@ class SpectralEngine(CupyEngine):
     def _neighbor_graph(self, X: Any, count: int) -> Graph:
         import cupy
 
-        indices = nearest(X.astype(np.float64), count, "euclidean")
+        indices = nearest(X.astype(np.float64), count, "euclidean")[1]
         found = _Found(to_host(indices)).kneighbors_graph(None, count, mode="connectivity")
         matrix = 0.5 * (found + found.T)
         entries = matrix.tocoo()

@@ -101,7 +101,7 @@ class _KMeansOnCuml(CumlEngine):
         return Outcome(model=model)
 
     def restored_parameters(self, estimator: Any) -> dict[str, Any]:
-        return {"n_clusters": estimator.n_clusters}
+        return {"n_clusters": len(estimator.cluster_centers_)}
 
     def _seeds(self, call: Call, X: Any, weight: Any, mean: Any) -> list[Any]:
         """Return the initial centres of each run."""

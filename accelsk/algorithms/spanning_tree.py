@@ -31,7 +31,7 @@ METRICS: dict[str, _Metric] = {
 #: Steps of one launch: the host can be interrupted between launches.
 _STEPS = 1 << 15
 
-_THREADS = 512
+_THREADS = 1024
 
 
 class SpanningTree(NamedTuple):
@@ -168,7 +168,7 @@ __device__ void wait_for_all(unsigned long long* counter, unsigned long long tar
 
 /* reach < 0 marks a point of the tree. Blocks hand each other their nearest points in two
    buffers by turns, so that one barrier a step is enough. */
-extern "C" __global__ void grow(
+extern "C" __global__ void __launch_bounds__(1024) grow(
     const double* by_row, const double* by_feature, const double* core, const double alpha,
     const long long n, const int n_features, const long long start, const long long stop,
     double* reach, long long* source, unsigned long long* counter,
