@@ -10,7 +10,6 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler
 
 import accelsk
 from accelsk.cluster import KMeans
@@ -18,6 +17,7 @@ from accelsk.decomposition import PCA
 from accelsk.ensemble import RandomForestClassifier
 from accelsk.linear_model import LogisticRegression
 from accelsk.neighbors import KNeighborsClassifier
+from accelsk.preprocessing import MinMaxScaler
 
 
 def main() -> None:

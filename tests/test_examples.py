@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PYTHONPATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 
 def run(script, *arguments, **environment):
     return subprocess.run(
         [sys.executable, ROOT / "examples" / script, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -27,7 +28,13 @@ def test_quickstart_prints_its_results_and_the_profile():
     done = run("quickstart.py")
     assert "of the test pictures right" in done.stdout
     assert "│ Function" in done.stdout
-    for name in ("PCA.fit", "KMeans.fit", "LogisticRegression.fit", "RandomForestClassifier.fit"):
+    for name in (
+        "MinMaxScaler.fit",
+        "PCA.fit",
+        "KMeans.fit",
+        "LogisticRegression.fit",
+        "RandomForestClassifier.fit",
+    ):
         assert name in done.stdout
 
 
