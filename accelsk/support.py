@@ -173,11 +173,16 @@ def _refusals(tree: ast.AST) -> Iterator[str]:
 
 
 def to_text(table: Iterable[Supported], width: int = 100) -> str:
-    """Return the table for a terminal of about `width` columns."""
+    """Return the table for a terminal of `width` columns, or somewhat more if that is few."""
     from tabulate import tabulate
 
     rows = [_cells(row, "\n") for row in table]
-    widths = [None, None, 24, max(24, width - 70)]
+    name, engine, methods, _ = (
+        max(map(len, column)) for column in zip(_HEADERS, *rows, strict=True)
+    )
+    methods = min(methods, 24)
+    left = width - name - engine - methods - len("│" + 4 * "  │")
+    widths = [None, None, methods, max(left, 24)]
     return tabulate(rows, _HEADERS, tablefmt="simple_grid", maxcolwidths=widths)
 
 
