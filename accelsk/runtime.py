@@ -73,10 +73,13 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
 
     try:
         import_cuml()
-        if not disable_uvm:
-            memory.enable_managed_memory()
     except Refusal:  # the probe has logged why
         return
+    if not disable_uvm:
+        try:
+            memory.enable_managed_memory()
+        except Exception as error:
+            logger.warning("No managed memory: %s: %s", type(error).__name__, error)
     logger.info("The GPU is ready: %s", probe.gpu())
 
 
