@@ -2,193 +2,168 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
+from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import _classification, _unsupervised
+from sklearn.neighbors import _classification, _kde, _regression, _unsupervised
 
+from accelsk._kde import KernelDensityOnCupy
 from accelsk._mirror import mirror
-from accelsk.algorithms import neighbors
+from accelsk._neighbors import Index, NeighborsOnCuml
+from accelsk.algorithms import distances, neighbors
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.cuml import CumlClassifier, CumlEngine
+from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.engines.cuml import CumlClassifier
+from accelsk.engines.on_device import determination
 from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
 __all__, __getattr__, __dir__ = mirror(__name__)
 
-#: The names of metrics in scikit-learn, by what they compute.
-_METRICS = {
-    "euclidean": "euclidean",
-    "l2": "euclidean",
-    "manhattan": "manhattan",
-    "l1": "manhattan",
-    "cityblock": "manhattan",
-    "chebyshev": "chebyshev",
-}
-_MINKOWSKI = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
+
+def _radius(call: Call) -> Any:
+    radius = call.arguments.get("radius")
+    return call.parameters["radius"] if radius is None else radius
 
 
-def _metric(parameters: dict[str, Any]) -> str | None:
-    """Return what the hyperparameters mean for a metric, None if it has no engine."""
-    metric = parameters["metric"]
-    if metric == "minkowski":
-        return _MINKOWSKI.get(parameters["p"])
-    return _METRICS.get(metric) if isinstance(metric, str) else None
-
-
-@dataclass
-class _Index:
-    """Fitted rows, ready to be searched.
-
-    Attributes
-    ----------
-    search : cuml.neighbors.NearestNeighbors
-        On the rows about their middle, in float32.
-    rows : cupy.ndarray of shape (n_samples, n_features)
-        About their middle, in float64.
-    middle : cupy.ndarray of shape (n_features,)
-    fit_X : ndarray of shape (n_samples, n_features)
-        As they came.
-    codes : cupy.ndarray of shape (n_samples,) or None
-        The class of each row.
-    y : ndarray of shape (n_samples,) or None
-        The label of each row.
-    """
-
-    search: Any
-    rows: Any
-    middle: Any
-    fit_X: Any  # noqa: N815
-    codes: Any = None
-    y: Any = None
-
-
-def _bad_count(call: Call) -> bool:
-    """Whether scikit-learn has an error for the number of neighbours asked for."""
-    if call.fits:
-        return False
-    count = call.arguments.get("n_neighbors")
-    if count is None:
-        count = call.parameters["n_neighbors"]
-    if not isinstance(count, Integral) or isinstance(count, bool) or count <= 0:
-        return True
-    return count + (not call.X.given) > call.estimator.n_samples_fit_
-
-
-class _NeighborsOnCuml(CumlEngine):
-    """cuML finds candidates in float32; distances and order are float64."""
-
-    path = "neighbors.NearestNeighbors"
-    rules: tuple[Rule, ...] = (
+class _NearestNeighborsOnCuml(NeighborsOnCuml):
+    methods = ("fit", "kneighbors", "radius_neighbors")
+    rules = (
+        *NeighborsOnCuml.rules,
         refuse(
-            "metric other than euclidean, manhattan, chebyshev",
-            lambda call: _metric(call.parameters) is None,
+            "radius is not a number",
+            lambda call: (
+                call.method == "radius_neighbors"
+                and not (isinstance(_radius(call), Real) and 0 <= _radius(call) < np.inf)
+            ),
             fit_only=False,
         ),
-        only("metric_params", None),
-        refuse(Invalid("n_neighbors is out of range"), _bad_count, fit_only=False),
+        refuse(
+            Invalid("sort_results without return_distance"),
+            lambda call: (
+                call.method == "radius_neighbors"
+                and call.arguments["sort_results"]
+                and not call.arguments["return_distance"]
+            ),
+            fit_only=False,
+        ),
     )
 
-    #: Candidates beyond the neighbours asked for, so that rounding seldom costs a second search.
-    _spare = 16
-
-    def fit(self, call: Call, X: Any) -> Outcome:
-        fit_X = to_host(call.X.array)
-        return Outcome(
-            model=self._index(call.parameters, X, fit_X), attributes={"n_samples_fit_": len(fit_X)}
-        )
-
-    def _index(self, parameters: dict[str, Any], X: Any, fit_X: Any) -> _Index:
-        middle = X.mean(axis=0, dtype=np.float64)
-        rows = X.astype(np.float64) - middle
-        metric = _metric(parameters)
-        search = self.new_model(n_neighbors=1, algorithm="brute", metric=metric)
-        search.fit(rows.astype(np.float32))
-        return _Index(search, rows, middle, fit_X)
-
-    def kneighbors(self, call: Call, index: _Index) -> Any:
-        """Return distances and indices, or indices alone, as scikit-learn does."""
-        distances, indices = self.neighbors(call, index)
-        return (distances, indices) if call.arguments["return_distance"] else indices
-
-    def neighbors(self, call: Call, index: _Index) -> tuple[Any, Any]:
-        """Return distances and indices of the neighbours that the call asks for."""
+    def radius_neighbors(self, call: Call, index: Index) -> Any:
+        """Return arrays of arrays, as scikit-learn does, on the host: CuPy has none."""
         import cupy
 
-        count = call.arguments.get("n_neighbors") or call.parameters["n_neighbors"]
-        queries = index.rows
-        if call.X.given:
-            queries = self.matrix(call).astype(np.float64) - index.middle
+        queries, radius = self.queries(call, index), float(_radius(call))
+        if index.metric.name == "precomputed":
+            inside = queries <= radius
+            row, column = cupy.nonzero(inside)
+            found = queries[inside]
         else:
-            count += 1
-        n_candidates = min(count + self._spare, len(index.rows))
-        approximate, candidates = index.search.kneighbors(
-            queries.astype(np.float32), n_neighbors=n_candidates
-        )
-        metric = _metric(call.parameters)
-        assert metric is not None
-        distances, indices = neighbors.exact_neighbors(
-            queries, index.rows, approximate, candidates, int(count), metric, cupy
-        )
-        if call.X.given:
-            return distances, indices
-        return neighbors.without_self(distances, indices, cupy)
-
-    def attributes(self, estimator: Any, model: _Index) -> dict[str, Any]:
-        # scikit-learn's own fit on the same rows: it builds the tree that its methods use
-        parameters = estimator.get_params(deep=False)
-        plain = estimator._accelsk_original(**parameters)
-        plain.fit(model.fit_X, model.y) if model.y is not None else plain.fit(model.fit_X)
-        return {name: value for name, value in vars(plain).items() if name not in parameters}
-
-    def restore(self, estimator: Any) -> _Index:
-        fit_X = getattr(estimator, "_fit_X", None)
-        parameters = estimator.get_params(deep=False)
-        if not isinstance(fit_X, np.ndarray) or _metric(parameters) is None:
-            raise Refusal("the model was fitted on sparse rows, a tree or another metric")
-        self.load()
-        return self._index(parameters, to_device(fit_X, np.float64), fit_X)
+            counts, found, column = distances.within(
+                queries, index.rows, radius, index.metric.exact, cupy
+            )
+            row = cupy.searchsorted(cupy.cumsum(counts), cupy.arange(len(found)), side="right")
+        if not call.X.given:
+            others = row != column
+            row, column, found = row[others], column[others], found[others]
+        if call.arguments["sort_results"]:
+            order = cupy.lexsort(cupy.stack([found, row.astype(found.dtype)]))
+            row, column, found = row[order], column[order], found[order]
+        ends = to_host(cupy.cumsum(cupy.bincount(row, minlength=len(queries))))
+        indices = _ragged(to_host(column.astype(np.int64, copy=False)), ends)
+        if not call.arguments["return_distance"]:
+            return indices
+        return _ragged(to_host(found.astype(self.dtype_of(call, index), copy=False)), ends), indices
 
 
-class _NearestNeighborsOnCuml(_NeighborsOnCuml):
-    methods = ("fit", "kneighbors")
+def _ragged(flat: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return an array of arrays, the parts of `flat` that end at `ends`."""
+    parts = np.empty(len(ends), dtype=object)
+    for row, (start, end) in enumerate(zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)):
+        parts[row] = flat[start:end].copy()
+    return parts
 
 
-class _KNeighborsClassifierOnCuml(_NeighborsOnCuml, CumlClassifier):
+_WEIGHTS = only("weights", "uniform", "distance", None, fit_only=False)
+_QUERIES = refuse(
+    "X is None",
+    lambda call: not call.X.given and call.method != "kneighbors",
+    fit_only=False,
+)
+
+
+class _KNeighborsClassifierOnCuml(NeighborsOnCuml, CumlClassifier):
     methods = ("fit", "kneighbors", "predict", "predict_proba", "score")
-    rules = (
-        *_NeighborsOnCuml.rules,
-        only("weights", "uniform", "distance", None, fit_only=False),
-        refuse(
-            "X is None",
-            lambda call: not call.X.given and call.method != "kneighbors",
-            fit_only=False,
-        ),
-    )
+    rules = (*NeighborsOnCuml.rules, _WEIGHTS, _QUERIES)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
-        index = self._index(call.parameters, X, to_host(call.X.array))
-        index.codes, index.y = codes, to_host(call.y.array)
-        return Outcome(model=index, attributes={"classes_": classes, "n_samples_fit_": len(codes)})
+        outcome = NeighborsOnCuml.fit(self, call, X)
+        outcome.model.targets, outcome.model.y = codes, to_host(call.y.array)
+        outcome.attributes["classes_"] = classes
+        return outcome
 
-    def predict_proba(self, call: Call, index: _Index) -> Any:
+    def predict_proba(self, call: Call, index: Index) -> Any:
         import cupy
 
         distances, indices = self.neighbors(call, index)
         weight = neighbors.vote_weights(distances, call.parameters["weights"], cupy)
         n_classes = len(call.estimator.classes_)
-        return neighbors.votes(index.codes[indices], weight, n_classes, cupy)
+        return neighbors.votes(index.targets[indices], weight, n_classes, cupy)
 
-    def restore(self, estimator: Any) -> _Index:
+    def restore(self, estimator: Any) -> Index:
         if getattr(estimator, "outputs_2d_", True):
             raise Refusal("the model has several outputs")
-        index = _NeighborsOnCuml.restore(self, estimator)
-        index.codes = to_device(estimator._y)
+        index = NeighborsOnCuml.restore(self, estimator)
+        index.targets = to_device(estimator._y)
+        return index
+
+
+class _KNeighborsRegressorOnCuml(NeighborsOnCuml):
+    methods = ("fit", "kneighbors", "predict", "score")
+    rules = (
+        *NeighborsOnCuml.rules,
+        _WEIGHTS,
+        _QUERIES,
+        inputs.target_rule(outputs=True),
+        refuse(
+            "y has half or extended precision",
+            lambda call: call.y.dtype is not None and call.y.dtype in (np.float16, np.longdouble),
+        ),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        y = inputs.target(call, None)
+        outcome = super().fit(call, X)
+        outcome.model.targets, outcome.model.y = y, to_host(call.y.array)
+        return outcome
+
+    def predict(self, call: Call, index: Index) -> Any:
+        """Return weighted means of the targets of the neighbours."""
+        import cupy
+
+        distances, indices = self.neighbors(call, index)
+        targets = index.targets[indices].astype(np.float64, copy=False)
+        if call.parameters["weights"] != "distance":
+            mean = targets.mean(axis=1)
+            return mean.astype(np.float32) if index.targets.dtype == np.float32 else mean
+        weight = neighbors.vote_weights(distances, "distance", cupy)
+        if targets.ndim == 3:
+            weight = weight[:, :, None]
+        return (targets * weight).sum(axis=1) / weight.sum(axis=1)
+
+    def score(self, call: Call, index: Index) -> float:
+        """Return the coefficient of determination; the predictions come from the device."""
+        return determination(call, self.predict(call, index))
+
+    def restore(self, estimator: Any) -> Index:
+        index = super().restore(estimator)
+        y = np.asarray(estimator._y)
+        if y.dtype.kind not in "biuf" or y.dtype in (np.float16, np.longdouble):
+            raise Refusal("the targets are not plain numbers")
+        index.targets = to_device(y)
         return index
 
 
@@ -200,3 +175,11 @@ class NearestNeighbors(
 class KNeighborsClassifier(
     Accelerated, _classification.KNeighborsClassifier, engines=[_KNeighborsClassifierOnCuml()]
 ): ...
+
+
+class KNeighborsRegressor(
+    Accelerated, _regression.KNeighborsRegressor, engines=[_KNeighborsRegressorOnCuml()]
+): ...
+
+
+class KernelDensity(Accelerated, _kde.KernelDensity, engines=[KernelDensityOnCupy()]): ...

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-__all__ = ["DeviceArray", "install"]
+__all__ = ["DeviceArray", "install", "installed", "to_device", "to_host"]
 
 
 class DeviceArray(np.ndarray):
@@ -120,3 +120,18 @@ def install(monkeypatch: Any) -> None:
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(probe, "unusable", lambda: None)
+
+
+def installed() -> bool:
+    """Whether the double is in place."""
+    return getattr(sys.modules.get("cupy"), "ndarray", None) is DeviceArray
+
+
+def to_device(array: Any) -> Any:
+    """Return `array` on the device, the double or a real one."""
+    return sys.modules["cupy"].asarray(array)
+
+
+def to_host(array: Any) -> np.ndarray:
+    """Return `array` on the host."""
+    return sys.modules["cupy"].asnumpy(array)

@@ -66,6 +66,8 @@ def exact_neighbors(
     n_neighbors: int,
     metric: str,
     xp: Any,
+    *,
+    middle: Any = 0.0,
 ) -> tuple[Any, Any]:
     """Return the nearest rows, by distances in float64, of which candidates are known.
 
@@ -75,7 +77,7 @@ def exact_neighbors(
     Parameters
     ----------
     queries : array of shape (n_queries, n_features)
-        About the same origin as `fitted`, which should be its middle.
+        About the same origin as `fitted`.
     fitted : array of shape (n_samples, n_features)
     approximate : array of shape (n_queries, n_candidates)
         The distances of the candidates as they were found, in float32, ascending.
@@ -85,6 +87,8 @@ def exact_neighbors(
     metric : {"euclidean", "manhattan", "chebyshev"}
     xp : module
         The array namespace.
+    middle : array of shape (n_features,), default=0.0
+        The middle of `fitted`, about which the candidates were found.
 
     Returns
     -------
@@ -97,14 +101,15 @@ def exact_neighbors(
     if candidates.shape[1] == len(fitted):
         return distances, indices
     origin = METRICS[metric]
-    scale = float(origin(queries, xp).max()) + float(origin(fitted, xp).max())
+    about = fitted - middle
+    scale = float(origin(queries - middle, xp).max()) + float(origin(about, xp).max())
     worst = approximate.max(axis=1).astype(np.float64)
     sure = distances[:, -1] <= _certain_below(worst, metric, scale, fitted.shape[1])
     unsure = xp.flatnonzero(~sure)
     step = max(1, _CHUNK // len(fitted))
     for start in range(0, len(unsure), step):
         rows = unsure[start : start + step]
-        nearest = _nearest(queries[rows], fitted, candidates.shape[1], metric, xp)
+        nearest = _nearest(queries[rows] - middle, about, candidates.shape[1], metric, xp)
         distances[rows], indices[rows] = _ranked(
             queries[rows], fitted, nearest, n_neighbors, metric, xp
         )
