@@ -7,8 +7,10 @@ name                        module                                 versions
 ``_get_feature_names``      ``sklearn.utils.validation``           1.6 to 1.9
 ``_AvailableIfDescriptor``  ``sklearn.utils._available_if``        1.6 to 1.9
 ``_check_optimize_result``  ``sklearn.utils.optimize``             1.6 to 1.9
+``_newton_cg``              ``sklearn.utils.optimize``             1.6 to 1.9
 ``_get_output_config``      ``sklearn.utils._set_output``          1.6 to 1.9
 ``_align_api_if_sparse``    ``sklearn.utils``                      1.9
+``kernel_norm``             ``sklearn.neighbors._kd_tree``         1.6 to 1.9
 ==========================  =====================================  ===========
 
 The original classes are taken from the modules that define them (``sklearn.linear_model._ridge``),
@@ -21,9 +23,11 @@ from typing import Any
 
 import sklearn
 from packaging.version import Version
+from sklearn.neighbors._kd_tree import kernel_norm
 from sklearn.utils._available_if import _AvailableIfDescriptor as AvailableIfDescriptor
 from sklearn.utils._set_output import _get_output_config as output_config
 from sklearn.utils.optimize import _check_optimize_result as check_optimize_result
+from sklearn.utils.optimize import _newton_cg as newton_cg
 from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _get_feature_names as get_feature_names
 
@@ -37,6 +41,8 @@ __all__ = [
     "check_feature_names",
     "check_optimize_result",
     "get_feature_names",
+    "kernel_norm",
+    "newton_cg",
     "output_config",
 ]
 
