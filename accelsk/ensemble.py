@@ -75,8 +75,11 @@ class _ForestOnCuml(CumlEngine):
         return {}
 
     def restore(self, estimator: Any) -> Any:
+        # treelite reads as many trees as the hyperparameter says, which may have changed
+        fitted = estimator._accelsk_original()
+        fitted.__dict__.update(vars(estimator), n_estimators=len(estimator.estimators_))
         with _no_treelite_warning():
-            return super().restore(estimator)
+            return super().restore(fitted)
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         with _no_treelite_warning():

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult
 from sklearn.linear_model import _base, _coordinate_descent, _logistic, _ridge
 
+from accelsk._logistic import LogisticRegressionOnCupy
 from accelsk._mirror import mirror
-from accelsk._sklearn import VERSION, check_optimize_result
-from accelsk.algorithms import elastic_net, least_squares, logistic
+from accelsk.algorithms import elastic_net, least_squares
 from accelsk.device.transfer import is_device_array, to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.cuml import CumlClassifier, CumlRegressor
+from accelsk.engines.cuml import CumlRegressor
 from accelsk.engines.cupy import CupyEngine
 from accelsk.engines.on_device import determination
 from accelsk.estimator import Accelerated
@@ -105,6 +102,7 @@ class _RidgeOnCuml(_LinearOnCuml):
         refuse("alpha is an array", lambda call: np.ndim(call.parameters["alpha"]) > 0),
         refuse("alpha=0", lambda call: np.all(np.equal(call.parameters["alpha"], 0))),
         refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
+        inputs.EXTENDED_PRECISION,
     )
 
     def finish(
@@ -119,6 +117,9 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
     rules = (
         only("positive", False),
         refuse("no more rows than features", lambda call: call.X.shape[-1:] >= call.X.shape[:1]),
+        # scikit-learn keeps that dtype, and answers in it
+        refuse("X is float16", lambda call: call.X.dtype == np.float16, fit_only=False),
+        inputs.EXTENDED_PRECISION,
     )
 
     #: Below this ratio of singular values scikit-learn's rank decision rules the result.
@@ -135,125 +136,16 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
         Xc, X_mean = least_squares.centered(X, weight, fit_intercept, cupy)
         yc, y_mean = least_squares.centered(y, weight, fit_intercept, cupy)
         R, singular = least_squares.triangle(Xc, cupy)
-        if not bool(singular[-1] > self._well_posed * singular[0]):
+        # from 1.9 on, tol is where scikit-learn cuts singular values off
+        cutoff = max(self._well_posed, call.parameters.get("tol", 0))
+        if not bool(singular[-1] > cutoff * singular[0]):
             raise Refusal("X is rank-deficient or nearly so")
         coef = least_squares.refined(coef.T, Xc, yc, R, cupy).T
         attributes = {
-            "rank_": len(singular),
+            "rank_": np.int64(len(singular)),
             "singular_": singular.get().astype(_dtype(call)),
         }
         return coef, y_mean - X_mean @ coef.T, attributes
-
-
-def _one_vs_rest(call: Call) -> bool:
-    """Whether probabilities are asked of a model that was fitted one class against the rest."""
-    apart = call.parameters["solver"] == "liblinear" or call.parameters.get(
-        "multi_class", "deprecated"
-    ) not in ("deprecated", "auto")
-    return "proba" in call.method and apart
-
-
-class _LogisticRegressionOnCuml(CumlClassifier):
-    path = "linear_model.LogisticRegression"
-    methods = (
-        "fit",
-        "decision_function",
-        "predict",
-        "predict_proba",
-        "predict_log_proba",
-        "score",
-    )
-    min_rows = 2
-    rules = (
-        # "liblinear" penalises the intercept, "sag" and "saga" stop by a criterion of their own
-        only("solver", "lbfgs", "newton-cg", "newton-cholesky"),
-        # scikit-learn 1.8 deprecated penalty and warns where it is given
-        only("penalty", *(["deprecated"] if VERSION.release >= (1, 8) else ["l2", None])),
-        only("l1_ratio", *([0] if VERSION.release >= (1, 8) else [None])),
-        only("multi_class", "deprecated"),
-        only("intercept_scaling", 1),
-        only("warm_start", False),
-        only("dual", False),
-        only("verbose", 0),
-        only("n_jobs", *([None] if VERSION.release >= (1, 8) else [None, 1, -1])),
-        refuse("probabilities of one-vs-rest models", _one_vs_rest, fit_only=False),
-        refuse("max_iter=0", lambda call: call.parameters["max_iter"] == 0),
-        refuse(
-            "class_weight='balanced' with sample_weight",
-            lambda call: call.parameters["class_weight"] == "balanced" and call.sample_weight.given,
-        ),
-        refuse(
-            "penalty=None with C",
-            lambda call: call.parameters["penalty"] is None and call.parameters["C"] != 1.0,
-        ),
-    )
-
-    #: How often the tolerance is tightened until scikit-learn's stopping criterion holds.
-    _attempts = 4
-
-    def fit(self, call: Call, X: Any) -> Outcome:
-        import cupy
-
-        codes, classes = inputs.labels(call)
-        by_class = self.weight_by_class(call, codes, classes)
-        weight = self.row_weights(call, X, codes, by_class)
-        parameters = {**self.parameters(call), "class_weight": None}
-        tol, max_iter = parameters["tol"], parameters["max_iter"]
-        l2 = 0.0 if parameters["penalty"] is None else 1 / parameters["C"]
-        for attempt in range(self._attempts):
-            model = self.new_model(**{**parameters, "tol": tol * 0.1**attempt})
-            # cuML scales the weights in place
-            model.fit(X, codes, sample_weight=None if weight is None else weight.copy())
-            slope = logistic.gradient_norm(
-                X,
-                codes,
-                weight,
-                model.coef_,
-                model.intercept_,
-                l2,
-                parameters["fit_intercept"],
-                cupy,
-            )
-            converged = slope <= tol
-            if converged or int(model.n_iter_[0]) >= max_iter:
-                break
-        attributes = {"classes_": classes, "n_iter_": model.n_iter_.astype(np.int32)}
-        announce: list[Callable[[], None]] = []
-        if not converged:
-            if (
-                parameters["max_iter"] > int(model.n_iter_[0])
-                or call.parameters["solver"] != "lbfgs"
-            ):
-                raise Refusal("cuML did not converge")
-            announce.append(partial(_warn_not_converged, max_iter))
-        return Outcome(model=model, attributes=attributes, announce=announce)
-
-    def restore(self, estimator: Any) -> SimpleNamespace:
-        return _restored(estimator)
-
-    def decision_function(self, call: Call, model: Any) -> Any:
-        """Return the scores, of shape (n_samples,) for two classes."""
-        scores = _decision(self, call, model)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def codes(self, call: Call, model: Any) -> Any:
-        scores = self.decision_function(call, model)
-        return (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
-
-    def predict_proba(self, call: Call, model: Any) -> Any:
-        import cupy
-
-        return logistic.probabilities(self.decision_function(call, model), cupy)
-
-
-def _warn_not_converged(max_iter: int) -> None:
-    """Give the ConvergenceWarning that scikit-learn gives after `max_iter` iterations."""
-    result = OptimizeResult(
-        status=1, message="TOTAL NO. OF ITERATIONS REACHED LIMIT", nit=max_iter, success=False
-    )
-    check_optimize_result(
-        "lbfgs", result, max_iter, extra_warning_msg=_logistic._LOGISTIC_SOLVER_CONVERGENCE_MSG
-    )
 
 
 #: The Gram matrix of more features takes longer to fetch and to descend on than it saves.
@@ -278,6 +170,7 @@ class _ElasticNetOnCupy(CupyEngine):
         only("precompute", False, True),
         refuse("check_input=False", lambda call: call.arguments["check_input"] is not True),
         refuse("more features than rows", lambda call: call.X.shape[-1:] > call.X.shape[:1]),
+        inputs.EXTENDED_PRECISION,
         refuse(
             f"more than {_MOST_FEATURES} features",
             lambda call: call.X.shape[-1:] > (_MOST_FEATURES,),
@@ -375,7 +268,7 @@ class LinearRegression(
 
 
 class LogisticRegression(
-    Accelerated, _logistic.LogisticRegression, engines=[_LogisticRegressionOnCuml()]
+    Accelerated, _logistic.LogisticRegression, engines=[LogisticRegressionOnCupy()]
 ): ...
 
 

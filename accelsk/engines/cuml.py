@@ -24,7 +24,7 @@ from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule
-from accelsk.engines.on_device import DeviceEngine, accuracy, determination, labelled
+from accelsk.engines.on_device import DeviceClassifier, DeviceEngine, determination
 from accelsk.exceptions import Refusal
 
 __all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor"]
@@ -46,16 +46,17 @@ def import_cuml() -> None:
 
 
 def _import_anew() -> None:
-    import cupy
-
-    allocator = cupy.cuda.get_allocator()
     try:
-        importlib.import_module("cuml")
+        import cupy
+
+        allocator = cupy.cuda.get_allocator()
+        try:
+            importlib.import_module("cuml")
+        finally:
+            cupy.cuda.set_allocator(allocator)
     except Exception as error:
         probe.disable(f"cuML could not be imported ({type(error).__name__}: {error})")
         raise Refusal("cuML could not be imported") from error
-    finally:
-        cupy.cuda.set_allocator(allocator)
 
 
 class _Silence:
@@ -213,11 +214,8 @@ class CumlRegressor(CumlEngine):
         return determination(call, self.predict(call, model))
 
 
-class CumlClassifier(CumlEngine):
+class CumlClassifier(DeviceClassifier, CumlEngine):
     """A classifier on cuML. The model knows codes only; the labels stay with the estimator."""
-
-    def every_rule(self) -> tuple[Rule, ...]:
-        return (*super().every_rule(), inputs.LABELS)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
@@ -227,53 +225,8 @@ class CumlClassifier(CumlEngine):
         model.accelsk_class_weight = to_host(by_class)
         return Outcome(model=model, attributes={"classes_": classes})
 
-    def weight_by_class(self, call: Call, codes: Any, classes: np.ndarray) -> Any:
-        """Return the weight that ``class_weight`` gives each class, or None.
-
-        ``"balanced"`` is n_samples / (n_classes * count of the class), the formula of
-        `sklearn.utils.class_weight.compute_class_weight`.
-        """
-        class_weight = call.parameters.get("class_weight")
-        if class_weight is None:
-            return None
-        import cupy
-
-        if class_weight == "balanced":
-            count = cupy.bincount(codes, minlength=len(classes))
-            return len(codes) / (len(classes) * count)
-        if unknown := [label for label in class_weight if label not in classes]:
-            raise Refusal(f"class_weight names classes that y has not: {unknown}")
-        return cupy.asarray([class_weight.get(label, 1.0) for label in classes.tolist()])
-
-    def row_weights(self, call: Call, X: Any, codes: Any, by_class: Any) -> Any:
-        """Return ``sample_weight`` times the weight of the class of each row, or None."""
-        weight = inputs.weights(call, X.dtype)
-        if by_class is None:
-            return weight
-        by_row = by_class[codes].astype(X.dtype)
-        return by_row if weight is None else by_row * weight
-
-    def predict(self, call: Call, model: Any) -> Any:
-        """Return labels: on the device where the caller's data is and labels can be."""
-        return labelled(call, self.codes(call, model))
-
-    def codes(self, call: Call, model: Any) -> Any:
-        """Return predicted positions in ``classes_``: those of the highest probability."""
-        return self.predict_proba(call, model).argmax(axis=1)
-
     def predict_proba(self, call: Call, model: Any) -> Any:
-        """Return probabilities of shape (n_samples, n_classes)."""
         return model.predict_proba(self.matrix(call))
-
-    def predict_log_proba(self, call: Call, model: Any) -> Any:
-        """Return the logarithms of the probabilities."""
-        import cupy
-
-        return cupy.log(self.predict_proba(call, model))
-
-    def score(self, call: Call, model: Any) -> float:
-        """Return the accuracy; the predictions come from the device."""
-        return accuracy(call, self.predict(call, model))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         return {**super().attributes(estimator, model), "classes_": estimator.classes_}

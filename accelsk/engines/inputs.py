@@ -16,6 +16,7 @@ from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
+    "EXTENDED_PRECISION",
     "Labels",
     "codes",
     "labels",
@@ -71,6 +72,15 @@ def matrix_rule(*, min_rows: int = 1, sparse: bool = False) -> Rule:
 
     text = "X is not numeric" if sparse else "X is sparse or not numeric"
     return Rule(text, test, fit_only=False)
+
+
+def _in_extended_precision(call: Call) -> bool:
+    dtype = call.X.dtype
+    return not call.fits and dtype is not None and dtype.kind == "f" and dtype.itemsize > 8
+
+
+#: For methods that answer in the dtype of ``X``: CUDA has no such dtype.
+EXTENDED_PRECISION = refuse("X is longdouble", _in_extended_precision, fit_only=False)
 
 
 def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:

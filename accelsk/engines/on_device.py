@@ -6,14 +6,16 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from accelsk.device import probe
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Engine, Outcome, Rule
+from accelsk.exceptions import Refusal
 
-__all__ = ["DeviceEngine", "accuracy", "determination", "labelled"]
+__all__ = ["DeviceClassifier", "DeviceEngine", "accuracy", "determination", "labelled"]
 
 
 class DeviceEngine(Engine):
@@ -90,6 +92,61 @@ class DeviceEngine(Engine):
         """Return what ``fit_transform`` returns; `X` is that of the fit, on the device."""
         transform: Callable[..., Any] = self.transform  # type: ignore[attr-defined]
         return transform(call, model)
+
+
+class DeviceClassifier(DeviceEngine):
+    """A classifier on the device. Labels are coded; they stay with the estimator."""
+
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (*super().every_rule(), inputs.LABELS)
+
+    def weight_by_class(self, call: Call, codes: Any, classes: np.ndarray) -> Any:
+        """Return the weight that ``class_weight`` gives each class, or None.
+
+        ``"balanced"`` is n_samples / (n_classes * count of the class), the formula of
+        `sklearn.utils.class_weight.compute_class_weight`.
+        """
+        class_weight = call.parameters.get("class_weight")
+        if class_weight is None:
+            return None
+        import cupy
+
+        if class_weight == "balanced":
+            count = cupy.bincount(codes, minlength=len(classes))
+            return len(codes) / (len(classes) * count)
+        if unknown := [label for label in class_weight if label not in classes]:
+            raise Refusal(f"class_weight names classes that y has not: {unknown}")
+        return cupy.asarray([class_weight.get(label, 1.0) for label in classes.tolist()])
+
+    def row_weights(self, call: Call, X: Any, codes: Any, by_class: Any) -> Any:
+        """Return ``sample_weight`` times the weight of the class of each row, or None."""
+        weight = inputs.weights(call, X.dtype)
+        if by_class is None:
+            return weight
+        by_row = by_class[codes].astype(X.dtype)
+        return by_row if weight is None else by_row * weight
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return labels: on the device where the caller's data is and labels can be."""
+        return labelled(call, self.codes(call, model))
+
+    def codes(self, call: Call, model: Any) -> Any:
+        """Return predicted positions in ``classes_``: those of the highest probability."""
+        return self.predict_proba(call, model).argmax(axis=1)
+
+    def predict_proba(self, call: Call, model: Any) -> Any:
+        """Return probabilities of shape (n_samples, n_classes)."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, call: Call, model: Any) -> Any:
+        """Return the logarithms of the probabilities."""
+        import cupy
+
+        return cupy.log(self.predict_proba(call, model))
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the accuracy; the predictions come from the device."""
+        return accuracy(call, self.predict(call, model))
 
 
 def labelled(call: Call, codes: Any) -> Any:
