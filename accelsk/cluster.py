@@ -160,6 +160,7 @@ class _DBSCANOnCuml(CumlEngine):
         only("metric", "euclidean", "l2"),
         only("algorithm", "auto", "brute"),
         only("metric_params", None),
+        refuse(Invalid("p=0"), lambda call: call.parameters["p"] == 0),
     )
 
     def parameters(self, call: Call) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -65,8 +66,19 @@ class OnGpu:
             assert any(reason in why for why in stats.fallback_reasons), stats.fallback_reasons
 
 
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
 @pytest.fixture(autouse=True)
-def on_gpu() -> Iterator[OnGpu]:
+def on_gpu(request: pytest.FixtureRequest) -> Iterator[OnGpu]:
     with (
         accelsk.config_context(device="gpu", on_fallback="raise"),
         accelsk.profile(quiet=True) as results,
@@ -74,5 +86,5 @@ def on_gpu() -> Iterator[OnGpu]:
     ):
         watch = OnGpu(results)
         yield watch
-    if watch.expected:
+    if watch.expected and request.node.stash.get(_PASSED, False):
         assert watch.count() > 0, "nothing ran on the GPU"
