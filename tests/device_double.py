@@ -83,6 +83,13 @@ class _Csr:
     def __matmul__(self, other: DeviceArray) -> DeviceArray:
         return _wrapped(self._matrix @ _plain(other))
 
+    @property
+    def dtype(self) -> np.dtype:
+        return self._matrix.dtype
+
+    def astype(self, dtype: Any) -> _Csr:
+        return _Csr(self._matrix.astype(dtype))
+
     def __rmatmul__(self, other: DeviceArray) -> DeviceArray:
         return _wrapped(_plain(other) @ self._matrix)
 

@@ -13,10 +13,11 @@ import sklearn.decomposition
 import sklearn.metrics
 import sklearn.naive_bayes
 import sklearn.neighbors
+import sklearn.random_projection
 from scipy import sparse
 
 import accelsk
-from accelsk import covariance, decomposition, naive_bayes, neighbors
+from accelsk import covariance, decomposition, naive_bayes, neighbors, random_projection
 from accelsk.engines import cuml as cuml_engine
 
 RNG = np.random.RandomState(0)
@@ -516,3 +517,25 @@ def test_kernel_density_in_other_metrics_and_dimensions(n_features, metric):
     ours.kernel = "gaussian"
     theirs.kernel = "gaussian"
     np.testing.assert_allclose(ours.score_samples(Q), theirs.score_samples(Q), 1e-9, 1e-9)
+
+
+# Random projections
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("name", ["GaussianRandomProjection", "SparseRandomProjection"])
+def test_random_projection_is_scikit_learns(name, dtype):
+    X = (distinct(100, 60) * 9).astype(dtype)
+    options = {"n_components": 7, "random_state": 0, "compute_inverse_components": True}
+    ours = getattr(random_projection, name)(**options)
+    theirs = getattr(sklearn.random_projection, name)(**options)
+    rtol = 1e-4 if dtype == np.float32 else 1e-9
+    same(ours.fit_transform(X), theirs.fit_transform(X), rtol)
+    same(ours.transform(X.astype(float)), theirs.transform(X.astype(float)), rtol, 1e-5)
+    coordinates = theirs.transform(X)
+    same(ours.inverse_transform(coordinates), theirs.inverse_transform(coordinates), rtol, 1e-5)
+    with pytest.raises(ValueError):  # noqa: PT011 - NumPy's words for the shapes
+        ours.inverse_transform(coordinates[:, :3])
+    ours.compute_inverse_components = False
+    with pytest.raises(accelsk.exceptions.FallbackError, match="compute_inverse_components"):
+        ours.inverse_transform(coordinates)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -76,9 +75,9 @@ class DeviceEngine(Engine):
         """Return ``X`` on the device."""
         return inputs.matrix(call, self.dtype, nan_is_valid=self.nan_is_valid)
 
-    @abc.abstractmethod
     def fit(self, call: Call, X: Any) -> Outcome:
         """Fit a model; `X` is on the device."""
+        raise NotImplementedError
 
     def partial_fit(self, call: Call, model: Any) -> Outcome:
         """Go on from `model`, or fit anew where it is None; `model` stays as it is."""
