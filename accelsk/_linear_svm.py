@@ -67,7 +67,7 @@ class _LinearOnCupy(CupyEngine):
             f"more than {_MOST_FEATURES} features",
             lambda call: call.X.shape[-1:] > (_MOST_FEATURES,),
         ),
-        refuse("C is infinite", lambda call: not np.isfinite(call.parameters["C"])),
+        refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),
         refuse(
             Invalid("dual=False with a loss that is not squared"),
             lambda call: (

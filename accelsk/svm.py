@@ -50,7 +50,7 @@ class _DualOnCuml(CumlEngine):
         only("kernel", "linear", "poly", "rbf", "sigmoid", fit_only=False),
         only("max_iter", -1),
         only("verbose", False, 0),
-        refuse("C is infinite", lambda call: not np.isfinite(call.parameters["C"])),
+        refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),
         refuse(
             Invalid("sample_weight is a number"), lambda call: call.sample_weight.kind == "scalar"
         ),

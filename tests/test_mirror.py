@@ -38,7 +38,15 @@ def _import_pair(module):
 
 
 def _public_names(module):
-    return getattr(module, "__all__", None) or [n for n in dir(module) if n[0] != "_"]
+    """Return the public names of a scikit-learn module, without submodules imported so far."""
+    listed = getattr(module, "__all__", None)
+    return listed or [
+        name
+        for name in dir(module)
+        if name[0] != "_"
+        and getattr(getattr(module, name), "__package__", None) != f"{module.__name__}.{name}"
+        and getattr(getattr(module, name), "__name__", None) != f"{module.__name__}.{name}"
+    ]
 
 
 def _run(code):

@@ -251,10 +251,23 @@ class Engine(abc.ABC):
         return self.rules
 
     def refusals(self, call: Call) -> Iterator[str]:
-        """Yield the reasons that keep `call` off the engine. Touches no GPU and no element."""
+        """Yield the reasons that keep `call` off the engine. Touches no GPU and no element.
+
+        Rules take for granted what other rules see to, that X has two dimensions for one: where
+        there is a reason, it does not matter that another rule failed.
+        """
+        refused, failure = False, None
         for rule in self.every_rule():
-            if (reason := rule.reason(call)) is not None:
+            try:
+                reason = rule.reason(call)
+            except Exception as error:
+                failure = error
+                continue
+            if reason is not None:
+                refused = True
                 yield reason
+        if failure is not None and not refused:
+            raise failure
 
     def unrepeatable(self, call: Call) -> str | None:
         """Return why `call` could differ from run to run where scikit-learn's would not, or None.
