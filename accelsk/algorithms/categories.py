@@ -75,7 +75,6 @@ def group_sums(values: Any, groups: Any, n_groups: int, xp: Any) -> Any:
     values : array of shape (n_samples,), dtype=float64
         Finite.
     groups : array of int of shape (n_samples,)
-        A group of `n_groups` is left out.
     n_groups : int
     xp : module
         The array namespace.
@@ -88,6 +87,6 @@ def group_sums(values: Any, groups: Any, n_groups: int, xp: Any) -> Any:
     scaled = values * scale
     coarse = xp.rint(scaled)
     fine = xp.rint((scaled - coarse) * 2.0**bits)
-    total = xp.bincount(groups, weights=coarse, minlength=n_groups)[:n_groups]
-    total += xp.bincount(groups, weights=fine, minlength=n_groups)[:n_groups] / 2.0**bits
+    total = xp.bincount(groups, weights=coarse, minlength=n_groups)
+    total += xp.bincount(groups, weights=fine, minlength=n_groups) / 2.0**bits
     return total / scale

@@ -30,18 +30,19 @@ class Moments(NamedTuple):
     squares: Any
 
 
-def _sums(X: Any, weight: Any, of: Callable[[Any], Any], xp: Any) -> Any:
-    """Return the weighted sum of each column of ``of(rows)``, in float64.
+def _sums(X: Any, weight: Any, of: Callable[[Any], tuple[Any, ...]], xp: Any) -> list[Any]:
+    """Return the weighted sum of each column of each array in ``of(rows)``, in float64.
 
     As a product, which is far faster on a device than a sum along the first axis.
     """
-    total = xp.zeros(X.shape[1], np.float64)
+    totals: list[Any] = []
     step = max(1, _CHUNK // X.shape[1])
     factors = xp.ones(len(X), np.float64) if weight is None else weight
     for start in range(0, len(X), step):
-        rows = of(X[start : start + step].astype(np.float64, copy=False))
-        total += xp.dot(rows.T, factors[start : start + step])
-    return total
+        parts = of(X[start : start + step].astype(np.float64, copy=False))
+        sums = [xp.dot(part.T, factors[start : start + step]) for part in parts]
+        totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else sums
+    return totals
 
 
 def moments(X: Any, weight: Any, xp: Any) -> Moments:
@@ -58,22 +59,27 @@ def moments(X: Any, weight: Any, xp: Any) -> Moments:
     xp : module
         The array namespace.
     """
-    total = _sums(X, weight, lambda rows: rows, xp)
+    [total] = _sums(X, weight, lambda rows: (rows,), xp)
+
+    def present(rows: Any) -> tuple[Any, Any]:
+        missing = xp.isnan(rows)
+        return xp.where(missing, 0.0, rows), (~missing).astype(np.float64)
+
     missing = not bool(xp.isfinite(total).all())
     if missing:
-        total = _sums(X, weight, lambda rows: xp.where(xp.isnan(rows), 0.0, rows), xp)
-        count = _sums(X, weight, lambda rows: (~xp.isnan(rows)).astype(np.float64), xp)
+        total, count = _sums(X, weight, present, xp)
     else:
         everything = len(X) if weight is None else weight.sum()
         count = xp.zeros(X.shape[1], np.float64) + everything
     mean = total / count
 
-    def apart(rows: Any) -> Any:
+    def apart(rows: Any) -> tuple[Any, Any]:
         rows = rows - mean
-        return xp.where(xp.isnan(rows), 0.0, rows) if missing else rows
+        if missing:
+            rows = xp.where(xp.isnan(rows), 0.0, rows)
+        return rows, rows * rows
 
-    rest = _sums(X, weight, apart, xp)
-    squares = _sums(X, weight, lambda rows: apart(rows) ** 2, xp)
+    rest, squares = _sums(X, weight, apart, xp)
     return Moments(count, mean + rest / count, squares - rest**2 / count)
 
 

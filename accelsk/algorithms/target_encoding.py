@@ -35,11 +35,6 @@ def _ratio(numerator: Any, denominator: Any, xp: Any) -> Any:
     return xp.where(zero, 0.0, numerator / xp.where(zero, 1.0, denominator))
 
 
-def _positions(folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any) -> Any:
-    """Return the group of each row; a row of no known category is in none."""
-    return xp.where(codes < n_categories, folds * n_categories + codes, n_folds * n_categories)
-
-
 def by_class(
     classes: Any, n_classes: int, folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any
 ) -> Groups:
@@ -52,13 +47,13 @@ def by_class(
         A target for each class; with two classes, one target for the second.
     folds : array of int of shape (n_samples,)
     codes : array of int of shape (n_samples,)
-        Categories; `n_categories` stands for an unknown one.
+        Categories.
     n_folds, n_categories : int
     xp : module
         The array namespace.
     """
     n_groups = n_folds * n_categories
-    groups = _positions(folds, codes, n_folds, n_categories, xp)
+    groups = folds * n_categories + codes
     joint = counts_of(groups * n_classes + classes, n_groups * n_classes, xp)
     joint = joint.reshape(n_folds, n_categories, n_classes).astype(np.float64)
     count = joint.sum(axis=2)[:, None, :]
@@ -73,12 +68,11 @@ def by_class(
 def by_value(y: Any, folds: Any, codes: Any, n_folds: int, n_categories: int, xp: Any) -> Groups:
     """Return the statistics of a continuous target; the parameters are those of `by_class`."""
     n_groups = n_folds * n_categories
-    groups = _positions(folds, codes, n_folds, n_categories, xp)
+    groups = folds * n_categories + codes
     count = counts_of(groups, n_groups, xp).astype(np.float64)
     middle = y.mean()
     mean = _ratio(group_sums(y - middle, groups, n_groups, xp), count, xp) + middle
-    expected = xp.concatenate([mean, xp.zeros(1)])[groups]
-    squares = group_sums((y - expected) ** 2, groups, n_groups, xp)
+    squares = group_sums((y - mean[groups]) ** 2, groups, n_groups, xp)
     shape = (n_folds, 1, n_categories)
     mean = xp.where(count == 0, 0.0, mean)
     return Groups(count.reshape(shape), mean.reshape(shape), squares.reshape(shape))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing._encoders import OneHotEncoder
 
 from accelsk.algorithms import categories as algorithm
 from accelsk.data import NUMERIC
@@ -14,7 +15,7 @@ from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Rule
 from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["COLUMNS", "Column", "Categories", "columns_of"]
+__all__ = ["COLUMNS", "Column", "Categories", "columns_of", "fitted_categories"]
 
 Column = Any  #: ndarray of strings, or cupy.ndarray of numbers
 
@@ -69,11 +70,39 @@ def _column(array: Any) -> Column:
     return array if array.dtype.kind in "OU" else to_device(array)
 
 
-def _of_strings(values: np.ndarray) -> list[str]:
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
+
+
+def _of_objects(values: np.ndarray) -> list[Any]:
+    """Return the distinct values as scikit-learn sorts them: strings, None, NaN."""
     found = set(values.tolist())
-    if not all(isinstance(value, str) for value in found):
+    missing = [None] * (None in found) + [np.nan] * any(map(_is_nan, found))
+    strings = [value for value in found if isinstance(value, str)]
+    if not all(isinstance(v, str) or v is None or _is_nan(v) for v in found):
         raise Refusal("X has a column of objects that are not strings")
-    return sorted(found)
+    return sorted(strings) + missing
+
+
+def fitted_categories(call: Call, X: list[Column]) -> tuple[list[Categories], list[np.ndarray]]:
+    """Return the categories of each column, found or given by the caller, and their counts."""
+    if isinstance(call.parameters["categories"], str):
+        pairs = [Categories.found(column) for column in X]
+        return [categories for categories, _ in pairs], [counts for _, counts in pairs]
+    given = [Categories(values) for values in _given(call)]
+    counts = [known.counts(column) for known, column in zip(given, X, strict=True)]
+    return given, counts
+
+
+def _given(call: Call) -> list[np.ndarray]:
+    """Return the categories that the caller lists, as scikit-learn checks and keeps them."""
+    X = call.X
+    row = X.value.iloc[:1] if hasattr(X.value, "iloc") else to_host(X.array[:1])
+    listed = call.parameters["categories"]
+    try:
+        return OneHotEncoder(categories=listed, handle_unknown="ignore").fit(row).categories_
+    except ValueError as error:
+        raise Refusal(Invalid(f"scikit-learn rejects it ({error})")) from error
 
 
 class Categories:
@@ -89,10 +118,15 @@ class Categories:
         self.values = values
         self._numbers: Any = None
         self._table: dict[Any, int] = {}
+        self._nan: int | None = None
         if values.dtype.kind in "OU":
-            if not all(isinstance(value, str) for value in values):
-                raise Refusal("a column has categories that are neither strings nor numbers")
-            self._table = {value: code for code, value in enumerate(values.tolist())}
+            for code, value in enumerate(values.tolist()):
+                if isinstance(value, str) or value is None:
+                    self._table[value] = code
+                elif _is_nan(value):
+                    self._nan = code
+                else:
+                    raise Refusal("a column has categories that are neither strings nor numbers")
         elif values.dtype.kind in NUMERIC:
             self._numbers = _sortable(to_device(values))
         else:
@@ -102,9 +136,8 @@ class Categories:
     def found(cls, column: Column) -> tuple[Categories, np.ndarray]:
         """Return the categories of a column, and how often each occurs."""
         if not is_device_array(column):
-            categories = cls(np.array(_of_strings(column), dtype=column.dtype))
-            codes = categories._codes_on_host(column)
-            return categories, np.bincount(codes, minlength=len(categories))
+            categories = cls(np.array(_of_objects(column), dtype=column.dtype))
+            return categories, categories.counts(column)
         xp = sys.modules["cupy"]
         values, counts = algorithm.distinct(_sortable(column), xp)
         host = to_host(values).view(bool) if column.dtype == bool else to_host(values)
@@ -114,6 +147,11 @@ class Categories:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def counts(self, column: Column) -> np.ndarray:
+        """Return how often each category occurs."""
+        xp = sys.modules["cupy"]
+        return to_host(algorithm.counts_of(self.codes(column), len(self), xp))
 
     def codes(self, column: Column) -> Any:
         """Return the code of each row on the device; their number for an unknown category."""
@@ -129,7 +167,12 @@ class Categories:
 
     def _codes_on_host(self, column: np.ndarray) -> np.ndarray:
         code, unknown = self._table.get, len(self.values)
-        return np.array([code(value, unknown) for value in column.tolist()], dtype=np.int64)
+        codes = np.array([code(value, unknown) for value in column.tolist()], dtype=np.int64)
+        if self._nan is not None:
+            for row in np.flatnonzero(codes == unknown):
+                if _is_nan(column[row]):
+                    codes[row] = self._nan
+        return codes
 
 
 def _sortable(values: Any) -> Any:

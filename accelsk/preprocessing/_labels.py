@@ -154,7 +154,9 @@ class LabelBinarizerOnCupy(_OnLabels):
         else:
             columns = cupy.arange(1 if n_classes == 2 else 0, n_classes)
         dtype = self._dtype(call, to_host(model.classes))
-        return cupy.where(codes[:, None] == columns, dtype.type(positive), dtype.type(negative))
+        result = cupy.full((len(codes), len(columns)), negative, dtype)
+        result[codes[:, None] == columns] = positive
+        return result
 
     def _dtype(self, call: Call, classes: np.ndarray) -> np.dtype:
         """Return the dtype of scikit-learn's result, which differs between versions."""

@@ -10,11 +10,11 @@ from scipy import sparse
 
 from accelsk._sklearn import align_sparse, output_config
 from accelsk.device.transfer import on_host, to_device, to_host
-from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.engines.cupy import CupyEngine
 from accelsk.exceptions import Invalid, Refusal
 from accelsk.preprocessing._base import FIT_ARGUMENTS, plain
-from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of
+from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of, fitted_categories
 
 __all__ = ["OneHotEncoderOnCupy"]
 
@@ -47,7 +47,6 @@ class OneHotEncoderOnCupy(CupyEngine):
     methods = ("fit", "fit_transform", "transform")
     rules = (
         FIT_ARGUMENTS,
-        only("categories", "auto"),
         refuse("dtype is not numeric, or not floating point for a sparse result on the device",
                _other_dtype, fit_only=False),
         refuse(Invalid("a frame cannot be sparse"), _frame_of_sparse, fit_only=False),
@@ -60,19 +59,22 @@ class OneHotEncoderOnCupy(CupyEngine):
         return columns_of(call)
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        found = [Categories.found(column) for column in X]
+        categories, counts = fitted_categories(call, X)
+        if call.parameters["handle_unknown"] == "error" and any(
+            count.sum() < call.X.shape[0] for count in counts
+        ):
+            raise Refusal(Invalid("X has an unknown category"))
         encoder = plain(call)
         encoder._check_infrequent_enabled()
-        encoder.categories_ = [categories.values for categories, _ in found]
+        encoder.categories_ = [known.values for known in categories]
         if encoder._infrequent_enabled:
-            counts = [count for _, count in found]
             encoder._fit_infrequent_category_mapping(call.X.shape[0], counts, {})
         try:
             encoder._set_drop_idx()
         except ValueError as error:
             raise Refusal(Invalid(f"scikit-learn rejects it ({error})")) from error
         encoder._n_features_outs = encoder._compute_n_features_outs()
-        model = _model(encoder, [categories for categories, _ in found])
+        model = _model(encoder, categories)
         fitted = {k: v for k, v in vars(encoder).items() if k not in call.parameters}
         return Outcome(model=model, attributes=fitted)
 
@@ -144,7 +146,7 @@ def _sparse(places: Any, width: int, call: Call) -> Any:
 
     placed = places >= 0
     ends = cupy.zeros(len(places) + 1, np.int64)
-    cupy.cumsum(placed.sum(axis=1), out=ends[1:])
+    ends[1:] = cupy.cumsum(placed.sum(axis=1))
     indices = places[placed]
     shape, dtype = (len(places), width), np.dtype(call.parameters["dtype"])
     index = np.int32 if max(len(indices), *shape) < 2**31 else np.int64

@@ -16,10 +16,10 @@ from accelsk.algorithms import target_encoding
 from accelsk.algorithms.target_encoding import Groups
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.engines.cupy import CupyEngine
 from accelsk.exceptions import Invalid, Refusal
-from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of
+from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of, fitted_categories
 
 __all__ = ["TargetEncoderOnCupy"]
 
@@ -92,7 +92,6 @@ class TargetEncoderOnCupy(CupyEngine):
 
     methods = ("fit", "fit_transform", "transform")
     rules = (
-        only("categories", "auto"),
         refuse("cv is neither a number nor a KFold or StratifiedKFold", _other_cv),
         refuse("metadata is given", _metadata),
         inputs.LABELS,
@@ -108,14 +107,15 @@ class TargetEncoderOnCupy(CupyEngine):
         import cupy
 
         target = _Target(call)
-        categories = [Categories.found(column)[0] for column in X]
+        categories, _ = fitted_categories(call, X)
         codes = [known.codes(column) for known, column in zip(categories, X, strict=True)]
         n_folds, folds = 1, cupy.zeros(len(codes[0]), np.int64)
         if call.method == "fit_transform":
             n_folds, folds = _folds(call, target)
         throughout = target.groups(folds, cupy.zeros_like(folds), n_folds, 1)
         groups = [
-            target.groups(folds, column, n_folds, len(known))
+            # scikit-learn counts an unknown category as the first one
+            target.groups(folds, cupy.where(column < len(known), column, 0), n_folds, len(known))
             for known, column in zip(categories, codes, strict=True)
         ]
         smooth = call.parameters["smooth"]
@@ -156,11 +156,12 @@ class TargetEncoderOnCupy(CupyEngine):
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
         import cupy
 
+        result = []
         per_feature = zip(*model.tables_of_folds, strict=True)
-        result = [
-            cupy.stack(tables).transpose(0, 2, 1)[model.folds, column]
-            for tables, column in zip(per_feature, model.codes, strict=True)
-        ]
+        for tables, column in zip(per_feature, model.codes, strict=True):
+            table = cupy.stack(tables)
+            table[:, :, -1] = table[-1, :, -1]  # scikit-learn lets the last fold stand
+            result.append(table.transpose(0, 2, 1)[model.folds, column])
         del model.folds, model.codes, model.tables_of_folds
         return _joined(result)
 
