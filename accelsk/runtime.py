@@ -73,7 +73,7 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
 
     try:
         import_cuml()
-    except Refusal:  # the probe has logged why
+    except Refusal:  # the engine has logged why
         return
     if not disable_uvm:
         try:

@@ -130,14 +130,22 @@ def test_disabling_is_logged_once_and_keeps_the_first_reason(caplog):
     assert len(caplog.records) == 1
 
 
-def test_cuml_that_cannot_be_imported_costs_the_gpu_only(monkeypatch, data):
+def test_cuml_that_cannot_be_imported_costs_its_own_engines_only(monkeypatch, data, caplog):
+    from accelsk.engines import cuml
     from accelsk.linear_model import Ridge
 
+    monkeypatch.setattr(cuml, "_broken", None)
     monkeypatch.setattr(probe, "_found", (object(), None))
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delitem(sys.modules, "cuml", raising=False)
     accelsk.install()
-    assert probe.unusable().startswith("cuML could not be imported (ModuleNotFoundError")
+    accelsk.install()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "cuML could not be imported (ModuleNotFoundError"
+    ]
+    assert probe.unusable() is None
+    engine = Ridge._accelsk_engines[0]
+    assert engine.unusable().startswith("cuML could not be imported")
     assert Ridge().fit(*data).predict(data[0]).shape == (40,)
 
 

@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from accelsk import versions
-from accelsk.device import probe
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule
@@ -36,6 +35,9 @@ _SILENT = 0
 
 _import_lock = threading.Lock()
 
+#: Why cuML cannot be imported in this process. It costs no engine on CuPy its GPU.
+_broken: str | None = None
+
 
 def import_cuml() -> None:
     """Import cuML and leave CuPy's allocator, which that import replaces, as it was."""
@@ -46,6 +48,7 @@ def import_cuml() -> None:
 
 
 def _import_anew() -> None:
+    global _broken
     try:
         import cupy
 
@@ -55,8 +58,9 @@ def _import_anew() -> None:
         finally:
             cupy.cuda.set_allocator(allocator)
     except Exception as error:
-        probe.disable(f"cuML could not be imported ({type(error).__name__}: {error})")
-        raise Refusal("cuML could not be imported") from error
+        _broken = f"cuML could not be imported ({type(error).__name__}: {error})"
+        logger.warning("%s", _broken)
+        raise Refusal(_broken) from error
 
 
 class _Silence:
@@ -106,7 +110,7 @@ class CumlEngine(DeviceEngine):
     _loaded: ClassVar[dict[str, Any]] = {}
 
     def unusable(self) -> str | None:
-        return super().unusable() or self._missing
+        return super().unusable() or _broken or self._missing
 
     def load(self) -> None:
         _ = self.model_class
