@@ -58,6 +58,8 @@ def register(
     ------
     TypeError
         If `original` is not a class with scikit-learn's ``get_params``, or is accelerated already.
+    ValueError
+        If `engines` is empty.
 
     Examples
     --------
@@ -74,6 +76,8 @@ def register(
         raise TypeError(f"{original!r} is not a class with scikit-learn's get_params")
     if issubclass(original, Accelerated):
         raise TypeError(f"{original.__name__} is accelerated already")
+    if not engines:
+        raise ValueError("engines is empty")
     if module is None:
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None

@@ -198,8 +198,8 @@ class LineOnNumpy(ObedientEngine):
 
     def fit(self, call: Call, X: np.ndarray) -> Outcome:
         y = np.asarray(call.y.array, dtype=np.float64)
-        if y.shape != (len(X),):
-            raise Refusal(Invalid("y has another length"))
+        if y.shape != (len(X),) or not np.isfinite(y).all():
+            raise Refusal(Invalid("y has another length or is not finite"))
         given = call.sample_weight
         weight = np.asarray(given.array, np.float64) if given.given else np.ones(len(X))
         scale = np.einsum("ij,i,ik->jk", X, weight, X)
