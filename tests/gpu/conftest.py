@@ -15,6 +15,7 @@ import pytest
 
 import accelsk
 from accelsk.device import probe
+from accelsk.engines.cuml import import_cuml
 from accelsk.profiling import ProfileResults
 
 
@@ -22,6 +23,8 @@ from accelsk.profiling import ProfileResults
 def usable_gpu() -> None:
     if (reason := probe.unusable()) is not None:
         pytest.fail(f"no GPU is usable: {reason}")
+    # Where two releases of nvJitLink lie on the path, cuML needs its own to be loaded first
+    import_cuml()
 
 
 class OnGpu:
