@@ -336,17 +336,12 @@ class _SpectralClusteringOnCupy(SpectralEngine):
     def _labels(self, parameters: dict[str, Any], maps: Any) -> Any:
         assign = parameters["assign_labels"]
         random_state = check_random_state(parameters["random_state"])
-        before = random_state.get_state()
         random_state.uniform(-1, 1, len(maps))  # what ARPACK would have started from
-        try:
-            if assign == "kmeans":
-                return self._kmeans(parameters, maps, random_state)
-            if assign == "cluster_qr":
-                return to_device(_spectral.cluster_qr(to_host(maps)))
-            return to_device(_spectral.discretize(to_host(maps), random_state=random_state))
-        except Exception:
-            random_state.set_state(before)  # scikit-learn is to draw the same again
-            raise
+        if assign == "kmeans":
+            return self._kmeans(parameters, maps, random_state)
+        if assign == "cluster_qr":
+            return to_device(_spectral.cluster_qr(to_host(maps)))
+        return to_device(_spectral.discretize(to_host(maps), random_state=random_state))
 
     def _kmeans(self, parameters: dict[str, Any], maps: Any, random_state: Any) -> Any:
         estimator = _kmeans.KMeans(

@@ -29,10 +29,13 @@ class Embedding(NamedTuple):
         Eigenvectors over the root of the degree, the largest entry of each positive.
     eigenvalues : array of shape (n_components + 1,)
         One more, to tell how far off the next vector is.
+    vectors : array of shape (n_samples, n_components + 1)
+        The eigenvectors themselves.
     """
 
     coordinates: Any
     eigenvalues: Any
+    vectors: Any
 
 
 def rbf_affinity(X: Any, gamma: float, xp: Any) -> Any:
@@ -88,7 +91,7 @@ def embed(affinity: Any, n_components: int, xp: Any) -> Embedding | None:
     coordinates = vectors[:, :n_components] / root[:, None]
     largest = xp.abs(coordinates).argmax(axis=0)
     coordinates *= xp.sign(coordinates[largest, xp.arange(n_components)])
-    return Embedding(coordinates, eigenvalues)
+    return Embedding(coordinates, eigenvalues, vectors)
 
 
 def smallest_eigenpairs(matrix: Any, count: int, start: Any, xp: Any) -> tuple[Any, Any] | None:
