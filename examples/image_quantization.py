@@ -50,7 +50,7 @@ def draw(images: list[np.ndarray], path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    image = load_sample_image("china.jpg").astype(np.float32) / 255
+    image = load_sample_image("china.jpg") / 255
     print(f"{image[..., 0].size:,} pixels; a GPU is used: {accelsk.enabled()}\n")
     with accelsk.profile():
         versions = {n_colours: quantised(image, n_colours) for n_colours in (64, 8)}
