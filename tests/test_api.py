@@ -98,7 +98,8 @@ for module in pkgutil.walk_packages(accelsk.__path__, "accelsk.", onerror=lambda
     try:
         importlib.import_module(module.name)
     except ImportError as error:
-        failed.append((module.name, error.name))
+        original = module.name.replace("accelsk", "sklearn")
+        failed.append((module.name, error.name or original))
 heavy = {"cupy", "cuml", "cudf", "torch", "rmm", "pylibraft", "numba", "cuda"}
 print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
 print(failed)
