@@ -84,11 +84,12 @@ class _DualOnCuml(CumlEngine):
         variance = float(X.var())
         return np.float64(1.0 / (X.shape[1] * variance)) if variance != 0 else 1.0
 
+    def parameters(self, call: Call) -> dict[str, Any]:
+        return {name: call.parameters[name] for name in ("C", "kernel", "degree", "coef0", "tol")}
+
     def solver(self, call: Call, gamma: float) -> Any:
         """Return an unfitted cuML model."""
-        names = ("C", "kernel", "degree", "coef0", "tol")
-        parameters = {name: call.parameters[name] for name in names}
-        return self.new_model(**parameters, gamma=float(gamma))
+        return self.new_model(**self.parameters(call), gamma=float(gamma))
 
     def check(self, call: Call, optimality: dual_svm.Optimality) -> None:
         """Refuse where cuML stopped before libsvm would have."""
@@ -336,10 +337,8 @@ class _SVROnCuml(_DualOnCuml):
     def every_rule(self) -> tuple[Rule, ...]:
         return (*super().every_rule(), inputs.target_rule(outputs=False))
 
-    def solver(self, call: Call, gamma: float) -> Any:
-        solver = super().solver(call, gamma)
-        solver.epsilon = call.parameters["epsilon"]
-        return solver
+    def parameters(self, call: Call) -> dict[str, Any]:
+        return {**super().parameters(call), "epsilon": call.parameters["epsilon"]}
 
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy

@@ -39,8 +39,7 @@ class _Solver:
 
     def fit(self, X, y, sample_weight):
         X, y, sample_weight = map(device_double.to_host, (X, y, sample_weight))
-        extra = {"epsilon": self.epsilon} if hasattr(self, "epsilon") else {}
-        fitted = self.original(**self._parameters, **extra).fit(X, y, sample_weight)
+        fitted = self.original(**self._parameters).fit(X, y, sample_weight)
         for name in ("support_", "dual_coef_"):
             setattr(self, name, device_double.to_device(getattr(fitted, name)))
         self.n_iter_ = fitted.n_iter_
