@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     image = load_sample_image("china.jpg") / 255
     print(f"{image[..., 0].size:,} pixels; a GPU is used: {accelsk.enabled()}\n")
     with accelsk.profile():
-        versions = {n_colours: quantised(image, n_colours) for n_colours in (64, 8)}
+        versions = {n_colours: quantised(image, n_colours) for n_colours in (64, 12)}
     print()
     for n_colours, version in versions.items():
         error = np.sqrt(np.mean((version - image) ** 2)) * 255
