@@ -239,9 +239,9 @@ class _UMAPOnCuml(CumlEngine):
     def transform(self, call: Call, model: Any) -> Any:
         """Return the coordinates of new rows; of the fitted ones those that they have."""
         estimator, X = call.estimator, self.matrix(call)
-        if X.shape == estimator._raw_data.shape:
-            if joblib.hash(np.ascontiguousarray(to_host(X))) == estimator._input_hash:
-                return to_device(estimator.embedding_)
+        fitted = X.shape == estimator._raw_data.shape
+        if fitted and joblib.hash(np.ascontiguousarray(to_host(X))) == estimator._input_hash:
+            return to_device(estimator.embedding_)
         if model.transforms is None:
             model.transforms = self.restore(estimator).transforms
         return model.transforms.transform(X)

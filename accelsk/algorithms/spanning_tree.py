@@ -31,7 +31,7 @@ METRICS: dict[str, _Metric] = {
 #: Steps of one launch: the host can be interrupted between launches.
 _STEPS = 1 << 15
 
-_THREADS = 1024
+_THREADS = 512
 
 
 class SpanningTree(NamedTuple):
@@ -139,19 +139,23 @@ __device__ __forceinline__ Best nearer(Best a, Best b) {
     return first ? a : b;
 }
 
-__device__ Best of_block(Best mine, Best* shared) {
+__device__ __forceinline__ Best of_warp(Best mine) {
     for (int offset = 16; offset > 0; offset >>= 1) {
         Best other;
         other.reach = __shfl_down_sync(0xffffffffu, mine.reach, offset);
         other.point = __shfl_down_sync(0xffffffffu, mine.point, offset);
         mine = nearer(mine, other);
     }
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
+    return mine;
+}
+
+/* The nearest of all threads, for the first warp only until the next barrier. */
+__device__ Best of_block(Best mine, Best* shared) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_warps = blockDim.x / 32;
+    mine = of_warp(mine);
+    if (lane == 0) shared[warp] = mine;
     __syncthreads();
-    Best best = shared[0];
-    for (int warp = 1; warp < blockDim.x / 32; ++warp) best = nearer(best, shared[warp]);
-    __syncthreads();
-    return best;
+    return warp == 0 ? of_warp(shared[lane < n_warps ? lane : 0]) : mine;
 }
 
 /* All blocks are resident (a cooperative launch); the counter only ever grows. */
@@ -168,14 +172,14 @@ __device__ void wait_for_all(unsigned long long* counter, unsigned long long tar
 
 /* reach < 0 marks a point of the tree. Blocks hand each other their nearest points in two
    buffers by turns, so that one barrier a step is enough. */
-extern "C" __global__ void __launch_bounds__(1024) grow(
+extern "C" __global__ void __launch_bounds__(512) grow(
     const double* by_row, const double* by_feature, const double* core, const double alpha,
     const long long n, const int n_features, const long long start, const long long stop,
     double* reach, long long* source, unsigned long long* counter,
     double* block_reach, long long* block_point, long long* block_source,
     long long* out_source, long long* out_point, double* out_distance)
 {
-    __shared__ Best shared[32];
+    __shared__ Best shared[32], chosen;
     const double infinity = __longlong_as_double(0x7ff0000000000000LL);
     long long current = start == 0 ? 0 : out_point[start - 1];
     for (long long step = start; step < stop; ++step) {
@@ -193,7 +197,9 @@ extern "C" __global__ void __launch_bounds__(1024) grow(
                 double apart = here[f] - by_feature[f * n + j];
                 ADD
             }
-            double edge = fmax(fmax(FINISH / alpha, core[j]), here_core);
+            double edge = FINISH;
+            if (alpha != 1) edge /= alpha;
+            edge = fmax(fmax(edge, core[j]), here_core);
             if (edge < known) { reach[j] = known = edge; source[j] = current; }
             mine = nearer(mine, Best{known, j});
         }
@@ -212,6 +218,9 @@ extern "C" __global__ void __launch_bounds__(1024) grow(
             mine = nearer(mine, other);
         }
         best = of_block(mine, shared);
+        if (threadIdx.x == 0) chosen = best;
+        __syncthreads();
+        best = chosen;
         current = best.point;
         if (blockIdx.x == 0) {
             for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
