@@ -202,6 +202,8 @@ class Accelerated(BaseEstimator):
             cls._accelsk_engines = tuple(engines)
             cls.__doc__ = cls._accelsk_original.__doc__
             accelerate_methods(cls)
+            if not getattr(cls._accelsk_original, "_sklearn_auto_wrap_output_keys", True):
+                kwargs.setdefault("auto_wrap_output_keys", None)
         super().__init_subclass__(**kwargs)
         if engines:
             from accelsk import registry
