@@ -5,7 +5,6 @@ name                        module                                 versions
 ==========================  =====================================  ===========
 ``_check_feature_names``    ``sklearn.utils.validation``           1.6 to 1.9
 ``_get_feature_names``      ``sklearn.utils.validation``           1.6 to 1.9
-``_AvailableIfDescriptor``  ``sklearn.utils._available_if``        1.6 to 1.9
 ``_check_optimize_result``  ``sklearn.utils.optimize``             1.6 to 1.9
 ``_newton_cg``              ``sklearn.utils.optimize``             1.6 to 1.9
 ``_get_output_config``      ``sklearn.utils._set_output``          1.6 to 1.9
@@ -13,23 +12,22 @@ name                        module                                 versions
 ``kernel_norm``             ``sklearn.neighbors._kd_tree``         1.6 to 1.9
 ==========================  =====================================  ===========
 
+Functions are looked up when they are called: one that a release has moved costs the calls that need
+it their GPU, with that reason, and never an import.
+
 The original classes are taken from the modules that define them (``sklearn.linear_model._ridge``),
 never from the public namespaces, where another patcher's class may stand.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 import sklearn
 from packaging.version import Version
-from sklearn.neighbors._kd_tree import kernel_norm
-from sklearn.utils._available_if import _AvailableIfDescriptor as AvailableIfDescriptor
-from sklearn.utils._set_output import _get_output_config as output_config
-from sklearn.utils.optimize import _check_optimize_result as check_optimize_result
-from sklearn.utils.optimize import _newton_cg as newton_cg
-from sklearn.utils.validation import _check_feature_names as check_feature_names
-from sklearn.utils.validation import _get_feature_names as get_feature_names
+from sklearn.utils.metaestimators import available_if
 
 from accelsk import versions
 
@@ -46,17 +44,38 @@ __all__ = [
     "output_config",
 ]
 
-try:
-    from sklearn.utils import _align_api_if_sparse as align_sparse
-except ImportError:
+VERSION = Version(sklearn.__version__)
+versions.check("scikit-learn", sklearn.__version__)
+
+#: The type of what ``@available_if`` makes of a method.
+AvailableIfDescriptor = type(available_if(bool)(lambda self: None))
+
+
+def _private(module: str, name: str) -> Callable[..., Any]:
+    """Return scikit-learn's function `name` of `module`, looked up at each call."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        function = getattr(importlib.import_module(module), name)
+        return function(*args, **kwargs)
+
+    return call
+
+
+check_feature_names = _private("sklearn.utils.validation", "_check_feature_names")
+check_optimize_result = _private("sklearn.utils.optimize", "_check_optimize_result")
+get_feature_names = _private("sklearn.utils.validation", "_get_feature_names")
+kernel_norm = _private("sklearn.neighbors._kd_tree", "kernel_norm")
+newton_cg = _private("sklearn.utils.optimize", "_newton_cg")
+output_config = _private("sklearn.utils._set_output", "_get_output_config")
+
+if VERSION.release >= (1, 9):
+    align_sparse = _private("sklearn.utils", "_align_api_if_sparse")
+else:
 
     def align_sparse(X: Any) -> Any:
         """Return `X` as it is: before 1.9 there were sparse matrices only."""
         return X
 
-
-VERSION = Version(sklearn.__version__)
-versions.check("scikit-learn", sklearn.__version__)
 
 #: What scikit-learn's metadata routing, output configuration and (1.9) callbacks keep in an
 #: estimator's ``__dict__``: neither hyperparameters nor fitted state.

@@ -58,13 +58,13 @@ def _arguments(cls, name, *, new=False):
         given = {"X": data.codes, "y": data.codes}
     if data.X is None and name != "inverse_transform":
         given["y"] = data.y
-    signature = method_of(cls, name).signature
+    parameters = inspect.signature(getattr(cls, name)).parameters
     if name == "partial_fit":
         given["classes"] = None if data.y is None else np.unique(data.y)
     return {
         key: value
         for key, value in given.items()
-        if key in signature.parameters and value is not None
+        if key in parameters and value is not None
     }
 
 

@@ -155,6 +155,40 @@ def test_a_private_name_of_cuml_that_has_moved_costs_a_fallback(monkeypatch, eng
     assert "cuml.internals" in reason
 
 
+_WITHOUT = """
+import importlib, warnings
+module, name = {module!r}, {name!r}
+delattr(importlib.import_module(module), name)
+import accelsk
+from accelsk.device import probe
+from accelsk.support import import_accelerated
+from accelsk.linear_model import Ridge
+
+print(set(import_accelerated()) <= {{"hdbscan", "umap"}})
+probe.unusable = lambda: None
+with accelsk.profile(quiet=True) as results:
+    Ridge().fit([[0.0], [1.0], [3.0]], [0.0, 1.0, 2.0]).predict([[2.0]])
+print(all(stats.fallback_reasons for stats in results.method_calls.values()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("sklearn.neighbors._kd_tree", "kernel_norm"),
+        ("sklearn.utils._set_output", "_get_output_config"),
+        ("sklearn.utils.optimize", "_newton_cg"),
+    ],
+)
+def test_a_private_name_of_scikit_learn_that_has_moved_costs_no_import(module, name):
+    code = _WITHOUT.format(module=module, name=name)
+    if name == "_get_output_config":  # scikit-learn itself has bound it where it needs it
+        code = "import sklearn.preprocessing, sklearn.compose, sklearn.pipeline\n" + code
+    code = "import sklearn.linear_model, sklearn.neighbors\n" + code
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+
+
 def test_an_untested_cuml_is_told_at_its_first_use(monkeypatch, engine, caplog):
     _fake_cuml(monkeypatch, version="28.04.00")
     assert not caplog.records
