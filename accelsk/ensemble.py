@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import _forest
+from sklearn.ensemble import _forest, _iforest
 from sklearn.utils import check_random_state
 
+from accelsk._isolation import IsolationForestOnCupy
 from accelsk._mirror import mirror
 from accelsk.algorithms.trees import completed
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
@@ -184,3 +185,6 @@ class RandomForestRegressor(
     _forest.RandomForestRegressor,
     engines=[_RandomForestRegressorOnCuml()],
 ): ...
+
+
+class IsolationForest(Accelerated, _iforest.IsolationForest, engines=[IsolationForestOnCupy()]): ...

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sklearn.covariance
 import sklearn.decomposition
+import sklearn.ensemble
 import sklearn.metrics
 import sklearn.naive_bayes
 import sklearn.neighbors
@@ -17,7 +18,7 @@ import sklearn.random_projection
 from scipy import sparse
 
 import accelsk
-from accelsk import covariance, decomposition, naive_bayes, neighbors, random_projection
+from accelsk import covariance, decomposition, ensemble, naive_bayes, neighbors, random_projection
 from accelsk.engines import cuml as cuml_engine
 
 RNG = np.random.RandomState(0)
@@ -539,3 +540,52 @@ def test_random_projection_is_scikit_learns(name, dtype):
     ours.compute_inverse_components = False
     with pytest.raises(accelsk.exceptions.FallbackError, match="compute_inverse_components"):
         ours.inverse_transform(coordinates)
+
+
+# Isolation forests
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"contamination": 0.1},
+        {"max_features": 2, "contamination": 0.3},
+        {"max_features": 0.5, "max_samples": 0.3},
+        {"bootstrap": True, "max_samples": 100},
+        {"max_samples": 1},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_isolation_forest_is_scikit_learns(dtype, options):
+    X, Q = (distinct(500, 5, seed=s) * 10 for s in (0, 1))
+    X[:, 3] = 7
+    X, Q = X.astype(dtype), Q.astype(dtype)
+    options = {"n_estimators": 20, "random_state": 3, **options}
+    ours = ensemble.IsolationForest(**options).fit(X)
+    theirs = sklearn.ensemble.IsolationForest(**options).fit(X)
+    for method in ("score_samples", "decision_function", "predict"):
+        same(getattr(ours, method)(Q), getattr(theirs, method)(Q), 1e-12, 1e-12)
+    same(ours.fit_predict(X), theirs.fit_predict(X))
+    assert_alike(ours, theirs)
+    unfitted = vars(sklearn.ensemble.IsolationForest()).keys()
+    assert ours._accelsk_fitted_names() >= vars(theirs).keys() - unfitted - {"n_features_in_"}
+    assert vars(ours).keys() - {"_accelsk_state"} == vars(theirs).keys()
+    for tree, expected in zip(ours.estimators_, theirs.estimators_, strict=True):
+        assert tree.random_state == expected.random_state
+        np.testing.assert_array_equal(tree.tree_.threshold, expected.tree_.threshold)
+        np.testing.assert_array_equal(tree.tree_.n_node_samples, expected.tree_.n_node_samples)
+        np.testing.assert_allclose(tree.tree_.impurity, expected.tree_.impurity, atol=1e-12)
+    for rows, expected in zip(ours.estimators_samples_, theirs.estimators_samples_, strict=True):
+        np.testing.assert_array_equal(rows, expected)
+    again = pickle.loads(pickle.dumps(ours))
+    same(again.predict(Q), theirs.predict(Q))
+    same(accelsk.from_sklearn(theirs).score_samples(Q), theirs.score_samples(Q), 1e-12)
+
+
+def test_isolation_forest_leaves_warnings_to_scikit_learn():
+    with accelsk.config_context(on_fallback="log"), pytest.warns(UserWarning, match="max_samples"):
+        ensemble.IsolationForest(n_estimators=3, max_samples=1000).fit(ROWS)
+    with pytest.raises(ValueError, match="max_features must be"):
+        ensemble.IsolationForest(n_estimators=3, max_features=7).fit(ROWS)
