@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.class_weight import compute_class_weight
 
 from accelsk.algorithms import linear_svm
@@ -17,7 +19,15 @@ from accelsk.engines.cupy import CupyEngine
 from accelsk.engines.on_device import accuracy, determination, labelled
 from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["LinearSVCOnCupy", "LinearSVROnCupy", "class_weights", "draw_seed"]
+__all__ = [
+    "LinearSVCOnCupy",
+    "LinearSVROnCupy",
+    "TARGET",
+    "class_weights",
+    "draw_seed",
+    "target",
+    "warnings_of_target",
+]
 
 
 def class_weights(call: Call, codes: Any, classes: np.ndarray) -> np.ndarray:
@@ -48,6 +58,25 @@ def draw_seed(call: Call) -> int:
     """Draw what scikit-learn draws to seed its solver, so that later draws are the same."""
     random_state = check_random_state(call.parameters.get("random_state"))
     return int(random_state.randint(np.iinfo("i").max))
+
+
+#: One target: a column of several rows is one, too, of which scikit-learn warns.
+TARGET = (
+    inputs.target_rule(outputs=True),
+    refuse(Invalid("y has several columns"), lambda call: call.y.shape[1:] not in ((), (1,))),
+)
+
+
+def target(call: Call) -> Any:
+    """Return ``y`` on the device, with one dimension."""
+    return inputs.target(call, np.float64).reshape(-1)
+
+
+def warnings_of_target(call: Call) -> list[Callable[[], Any]]:
+    """Return what gives the warning that scikit-learn gives of a column."""
+    if len(call.y.shape) == 1:
+        return []
+    return [partial(column_or_1d, to_host(call.y.value), warn=True)]
 
 
 #: Newton's steps take the products of all features with each other.
@@ -108,6 +137,11 @@ class _LinearOnCupy(CupyEngine):
         return SimpleNamespace(
             coef_=coef, intercept_=intercept, n_iter_=max(fit.n_iter for fit in fits)
         )
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        if not isinstance(estimator.coef_, np.ndarray):
+            raise Refusal("the coefficients are sparse")
+        return super().restore(estimator)
 
     def decisions(self, call: Call, model: Any) -> Any:
         return self.matrix(call) @ model.coef_.T + model.intercept_
@@ -182,13 +216,13 @@ class LinearSVROnCupy(_LinearOnCupy):
     )
 
     def every_rule(self) -> tuple[Rule, ...]:
-        return (*super().every_rule(), inputs.target_rule(outputs=False))
+        return (*super().every_rule(), *TARGET)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
 
         rows, weight = self.rows(call, X)
-        X, y = self.columns(call, X[rows]), inputs.target(call, np.float64)[rows]
+        X, y = self.columns(call, X[rows]), target(call)[rows]
         cost = call.parameters["C"] * (cupy.ones(len(X)) if weight is None else weight)
         epsilon, max_iter = call.parameters["epsilon"], call.parameters["max_iter"]
         if call.parameters["loss"] == "epsilon_insensitive":
@@ -199,7 +233,7 @@ class LinearSVROnCupy(_LinearOnCupy):
             fit = linear_svm.fit_squared(X, loss, cost, max_iter, cupy)
         model = self.checked(call, [fit])
         model.coef_ = model.coef_[0]
-        return Outcome(model=model)
+        return Outcome(model=model, announce=warnings_of_target(call))
 
     def predict(self, call: Call, model: Any) -> Any:
         """Return predictions, float64 as in scikit-learn."""

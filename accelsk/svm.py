@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.svm import _classes
 
-from accelsk._linear_svm import LinearSVCOnCupy, LinearSVROnCupy, class_weights, draw_seed
+from accelsk._linear_svm import (
+    TARGET,
+    LinearSVCOnCupy,
+    LinearSVROnCupy,
+    class_weights,
+    draw_seed,
+    target,
+    warnings_of_target,
+)
 from accelsk._mirror import mirror
 from accelsk._sklearn import VERSION
 from accelsk.algorithms import dual_svm, kernels, platt
@@ -335,7 +343,7 @@ class _SVROnCuml(_DualOnCuml):
     methods = ("fit", "predict", "score")
 
     def every_rule(self) -> tuple[Rule, ...]:
-        return (*super().every_rule(), inputs.target_rule(outputs=False))
+        return (*super().every_rule(), *TARGET)
 
     def parameters(self, call: Call) -> dict[str, Any]:
         return {**super().parameters(call), "epsilon": call.parameters["epsilon"]}
@@ -343,7 +351,7 @@ class _SVROnCuml(_DualOnCuml):
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
 
-        y, weight = inputs.target(call, np.float64), self.weights(call)
+        y, weight = target(call), self.weights(call)
         gamma = self.gamma(call, X)
         solver = self.solver(call, gamma)
         solver.fit(X, y, sample_weight=weight)
@@ -365,7 +373,7 @@ class _SVROnCuml(_DualOnCuml):
         layout = dual_svm.Layout(support, n_support, coef[None, support])
         model = self.fitted(call, X, layout, np.array([optimality.intercept]), gamma)
         model.n_iter = int(solver.n_iter_)
-        return Outcome(model=model)
+        return Outcome(model=model, announce=warnings_of_target(call))
 
     def predict(self, call: Call, model: Any) -> Any:
         """Return predictions, float64 as in scikit-learn."""

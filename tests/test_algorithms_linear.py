@@ -15,7 +15,7 @@ import sklearn.kernel_ridge
 import sklearn.linear_model
 import sklearn.svm
 from sklearn.datasets import load_diabetes, load_digits, load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning, NotFittedError
 
 import accelsk
 from accelsk import kernel_ridge, linear_model, svm
@@ -303,6 +303,22 @@ def test_linear_svr_reaches_the_minimum_of_liblinear(parameters, weighted):
     theirs.fit(DIABETES, PROGRESS, weight)
     assert_same_attributes(ours, theirs, 1e-5, but={"n_iter_"})
     assert_same_result(ours.predict(DIABETES), theirs.predict(DIABETES), 1e-3)
+
+
+@pytest.mark.parametrize("name", ["SVR", "LinearSVR"])
+def test_a_column_is_one_target_and_warns(name):
+    X, y = DIABETES[:100], PROGRESS[:100]
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        column = getattr(svm, name)().fit(X, y[:, None])
+    np.testing.assert_array_equal(column.predict(X), getattr(svm, name)().fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="1d array"):
+        getattr(svm, name)().fit(X, np.stack([y, y], axis=1))
+
+
+def test_sparse_coefficients_stay_with_scikit_learn():
+    estimator = svm.LinearSVC().fit(IRIS, SPECIES).sparsify()
+    with pytest.raises(FallbackError, match="sparse"):
+        estimator.predict(IRIS)
 
 
 def test_a_linear_fit_that_does_not_converge_is_left_to_scikit_learn():
