@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +97,25 @@ def test_assigned_and_edited_attributes_count(cls: Any) -> None:
         and value.dtype.kind == "f"
     ]
     for name in names:
-        expected = copy.deepcopy(plain)
-        setattr(expected, name, getattr(expected, name) * 1.5)
-        assigned = accelsk.from_sklearn(copy.deepcopy(plain))
-        methods_of(assigned, data)
-        setattr(assigned, name, getattr(assigned, name) * 1.5)
-        assert_agrees(assigned, expected, data, case)
-        edited = accelsk.from_sklearn(copy.deepcopy(plain))
-        methods_of(edited, data)
-        getattr(edited, name)[...] *= 1.5
-        assert_agrees(edited, expected, data, case)
+        assert_changes_count(plain, data, case, partial(_assign, name))
+        assert_changes_count(plain, data, case, partial(_edit, name))
+
+
+def assert_changes_count(plain: Any, data: Any, case: Case, change: Any) -> None:
+    expected = copy.deepcopy(plain)
+    change(expected)
+    actual = accelsk.from_sklearn(copy.deepcopy(plain))
+    methods_of(actual, data)
+    change(actual)
+    assert_agrees(actual, expected, data, case)
+
+
+def _assign(name: str, est: Any) -> None:
+    setattr(est, name, getattr(est, name) * 1.5)
+
+
+def _edit(name: str, est: Any) -> None:
+    getattr(est, name)[...] *= 1.5
 
 
 @every_class
