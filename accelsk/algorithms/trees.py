@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from sklearn.tree._tree import Tree
 
@@ -16,6 +18,20 @@ def _impurity(value: np.ndarray, criterion: str) -> np.ndarray:
         return 1 - (value**2).sum(axis=1)
     logs = np.log2(value, out=np.zeros_like(value), where=value > 0)
     return -(value * logs).sum(axis=1)
+
+
+def _deviance(mean: np.ndarray) -> np.ndarray:
+    return mean * np.log(mean, out=np.zeros_like(mean), where=mean > 0)
+
+
+#: The decrease of a regression criterion by a split, from the share of the left side and the
+#: means of the left side, the right side and both.
+_BETWEEN: dict[str, Callable[..., np.ndarray]] = {
+    "squared_error": lambda share, a, b, both: share * (1 - share) * (a - b) ** 2,
+    "poisson": lambda share, a, b, both: (
+        share * _deviance(a) + (1 - share) * _deviance(b) - _deviance(both)
+    ),
+}
 
 
 def _levels(left: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
@@ -39,7 +55,7 @@ def completed(tree: Tree, criterion: str, class_weight: np.ndarray | None = None
     ----------
     tree : sklearn.tree._tree.Tree
         With one output.
-    criterion : {"gini", "entropy", "squared_error"}
+    criterion : {"gini", "entropy", "squared_error", "poisson"}
     class_weight : ndarray of shape (n_classes,), default=None
         The weight of a row of each class; the leaves hold weighted shares.
     """
@@ -60,13 +76,12 @@ def completed(tree: Tree, criterion: str, class_weight: np.ndarray | None = None
         weight[level] = weight[a] + weight[b]
         share_a = (weight[a] / weight[level])[:, None]
         values[level] = share_a * values[a] + (1 - share_a) * values[b]
-        if criterion == "squared_error":
-            apart = ((values[a] - values[b]) ** 2).sum(axis=1)
-            between = share_a[:, 0] * (1 - share_a[:, 0]) * apart
-            within = share_a[:, 0] * spread[a] + (1 - share_a[:, 0]) * spread[b]
-            spread[level] = between + within
+        if criterion in _BETWEEN:
+            share = share_a[:, 0]
+            between = _BETWEEN[criterion](share, values[a, 0], values[b, 0], values[level, 0])
+            spread[level] = between + share * spread[a] + (1 - share) * spread[b]
     nodes["weighted_n_node_samples"] = weight
-    nodes["impurity"] = spread if criterion == "squared_error" else _impurity(values, criterion)
+    nodes["impurity"] = spread if criterion in _BETWEEN else _impurity(values, criterion)
     inner = left != _NO_CHILD
     # with no missing values in training, scikit-learn sends them to the larger side
     nodes["missing_go_to_left"] = 0
