@@ -390,6 +390,41 @@ def test_unknown_categories_are_encoded_as_scikit_learn_does(key, options):
     same(ours.fit(X).transform(new), theirs.fit(X).transform(new))
 
 
+@pytest.mark.parametrize("key", TABLES)
+@pytest.mark.parametrize("as_array", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"drop": "first"},
+        {"drop": "if_binary"},
+        {"min_frequency": 40},
+        {"min_frequency": 0.1, "drop": "first"},
+        {"handle_unknown": "ignore"},
+        {"handle_unknown": "ignore", "drop": "first", "max_categories": 3},
+        {"handle_unknown": "infrequent_if_exist", "min_frequency": 50},
+    ],
+    ids=str,
+)
+def test_an_encoding_comes_back_as_in_scikit_learn(key, options, as_array):
+    X = TABLES[key]
+    ours, theirs = pair("OneHotEncoder", sparse_output=not as_array, **options)
+    encoded = theirs.fit_transform(X)
+    ours.fit(X)
+    same(ours.inverse_transform(encoded), theirs.inverse_transform(encoded))
+    if options.get("handle_unknown") and not options.get("min_frequency"):
+        empty = encoded[:3] * 0 if as_array else sparse.csr_matrix(encoded[:3].shape)
+        same(ours.inverse_transform(empty), theirs.inverse_transform(empty))
+
+
+def test_a_row_without_a_category_is_scikit_learns_error():
+    encoder = preprocessing.OneHotEncoder().fit(NUMBERS)
+    with pytest.raises(ValueError, match="can not be inverted"):
+        encoder.inverse_transform(np.zeros((2, sum(encoder._n_features_outs))))
+    with pytest.raises(ValueError, match="Shape of the passed X"):
+        encoder.inverse_transform(np.ones((2, 3)))
+
+
 def test_an_unknown_category_is_scikit_learns_error_or_warning():
     with pytest.raises(ValueError, match="Found unknown categories"):
         preprocessing.OneHotEncoder().fit(NUMBERS).transform(NUMBERS + 100)
@@ -554,7 +589,12 @@ def test_labels_are_coded_as_in_scikit_learn(key, dtype):
         ours, theirs = pair("LabelBinarizer", **options)
         same(ours.fit_transform(y), theirs.fit_transform(y))
         alike(ours, theirs)
-        same(ours.fit(y).transform(y), theirs.transform(y))
+        indicators = theirs.transform(y)
+        same(ours.fit(y).transform(y), indicators)
+        same(ours.inverse_transform(indicators), theirs.inverse_transform(indicators))
+        scores = RNG.randn(*indicators.shape)
+        same(ours.inverse_transform(scores), theirs.inverse_transform(scores))
+        same(ours.inverse_transform(scores, 0.3), theirs.inverse_transform(scores, threshold=0.3))
 
 
 def test_a_missing_label_is_a_class_of_its_own():

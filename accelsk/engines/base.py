@@ -87,8 +87,8 @@ class Call:
 
     @property
     def data(self) -> Argument:
-        """What the method works on: ``X``, or ``y`` where it has no ``X``."""
-        return self.argument("X" if "X" in self.arguments else "y")
+        """What the method works on: ``X``, or ``y`` or ``Y`` where it has no ``X``."""
+        return self.argument(next((n for n in ("X", "y") if n in self.arguments), "Y"))
 
     @property
     def X(self) -> Argument:  # noqa: N802

@@ -22,6 +22,8 @@ Column = Any  #: ndarray of strings, or cupy.ndarray of numbers
 
 def _refusals(call: Call) -> Iterator[str]:
     X = call.X
+    if not call.takes_features:
+        return
     if X.kind == "sparse":
         yield "X is sparse"
     elif X.kind not in ("numpy", "cupy", "frame", "sequence"):

@@ -21,6 +21,8 @@ __all__ = ["LabelBinarizerOnCupy", "LabelEncoderOnCupy"]
 
 def _refusals(call: Call) -> Iterator[str]:
     y = call.y
+    if "y" not in call.arguments:
+        return
     if y.kind not in ("numpy", "cupy", "frame", "sequence"):
         yield f"y is not an array ({y})"
     elif not y.numeric or y.dtype == np.float16:
@@ -111,8 +113,24 @@ class LabelEncoderOnCupy(_OnLabels):
         return labels.view(bool) if call.estimator.classes_.dtype == bool else labels
 
 
+def _no_scores(call: Call) -> bool:
+    if call.method != "inverse_transform":
+        return False
+    Y, n_classes = call.data, len(call.estimator.classes_)
+    wide = n_classes if n_classes > 2 else 1
+    fits = Y.numeric and Y.dtype != np.float16 and Y.shape[1:] == (wide,) and 0 not in Y.shape
+    return Y.kind not in ("numpy", "cupy", "sequence") or not fits
+
+
 class LabelBinarizerOnCupy(_OnLabels):
+    methods = ("fit", "fit_transform", "transform", "inverse_transform")
     rules = (
+        refuse("Y is not a dense table with a column for each class", _no_scores, fit_only=False),
+        refuse(
+            "fitted on a sparse table",
+            lambda call: call.method == "inverse_transform" and call.estimator.sparse_input_,
+            fit_only=False,
+        ),
         only("sparse_output", False, fit_only=False),
         refuse(
             Invalid("neg_label is not less than pos_label"),
@@ -120,10 +138,7 @@ class LabelBinarizerOnCupy(_OnLabels):
         ),
         refuse(
             "fitted on several labels a row",
-            lambda call: (
-                call.method == "transform"
-                and call.estimator.y_type_ not in ("binary", "multiclass")
-            ),
+            lambda call: not call.fits and call.estimator.y_type_ not in ("binary", "multiclass"),
             fit_only=False,
         ),
     )
@@ -157,6 +172,23 @@ class LabelBinarizerOnCupy(_OnLabels):
         result = cupy.full((len(codes), len(columns)), negative, dtype)
         result[codes[:, None] == columns] = positive
         return result
+
+    def inverse_transform(self, call: Call, model: Any) -> Any:
+        import cupy
+
+        Y = to_device(call.data.array)
+        if Y.dtype.kind == "f" and bool(cupy.isnan(Y).any()):
+            raise Refusal("Y contains NaN")
+        n_classes = len(model.classes)
+        if n_classes > 2:
+            codes = Y.argmax(axis=1)
+        else:
+            threshold = call.arguments["threshold"]
+            if threshold is None:
+                threshold = (call.parameters["pos_label"] + call.parameters["neg_label"]) / 2
+            codes = (Y[:, 0] > threshold).astype(np.int64) * (n_classes - 1)
+        labels = model.classes[codes]
+        return labels.view(bool) if call.estimator.classes_.dtype == bool else labels
 
     def _dtype(self, call: Call, classes: np.ndarray) -> np.dtype:
         """Return the dtype of scikit-learn's result, which differs between versions."""

@@ -15,6 +15,7 @@ from accelsk.engines.cupy import CupyEngine
 from accelsk.exceptions import Invalid, Refusal
 from accelsk.preprocessing._base import FIT_ARGUMENTS, plain
 from accelsk.preprocessing._columns import COLUMNS, Categories, columns_of, fitted_categories
+from accelsk.preprocessing._one_hot_inverse import ENCODED, inverse
 
 __all__ = ["OneHotEncoderOnCupy"]
 
@@ -44,7 +45,7 @@ class OneHotEncoderOnCupy(CupyEngine):
     The table says everything that ``drop``, rare and unknown categories come to.
     """
 
-    methods = ("fit", "fit_transform", "transform")
+    methods = ("fit", "fit_transform", "transform", "inverse_transform")
     rules = (
         FIT_ARGUMENTS,
         refuse("dtype is not numeric, or not floating point for a sparse result on the device",
@@ -53,7 +54,7 @@ class OneHotEncoderOnCupy(CupyEngine):
     )  # fmt: skip
 
     def every_rule(self) -> tuple[Rule, ...]:
-        return (*self.rules, COLUMNS)
+        return (*self.rules, COLUMNS, ENCODED)
 
     def matrix(self, call: Call) -> Any:
         return columns_of(call)
@@ -84,6 +85,9 @@ class OneHotEncoderOnCupy(CupyEngine):
     def restore(self, estimator: Any) -> Any:
         self.load()
         return _model(estimator, [Categories(values) for values in estimator.categories_])
+
+    def inverse_transform(self, call: Call, model: Any) -> Any:
+        return inverse(call)
 
     def transform(self, call: Call, model: Any) -> Any:
         return self.transform_fitted(call, model, self.matrix(call))

@@ -47,6 +47,8 @@ class PolynomialFeaturesOnCupy(Preprocessor):
             call.parameters["interaction_only"],
             call.parameters["include_bias"],
         )
+        if len(terms) != model.n_output_features_:
+            raise Refusal("a hyperparameter has been changed since the fit")
         result = polynomial.monomials(X, to_device(terms), cupy)
         if call.parameters["order"] == "C":
             return result
