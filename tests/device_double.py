@@ -6,12 +6,13 @@ what NumPy gives as a scalar it gives as an array without dimensions.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 
 __all__ = ["DeviceArray", "install", "installed", "to_device", "to_host"]
 
@@ -119,10 +120,14 @@ def install(monkeypatch: Any) -> None:
     on_device = types.ModuleType("cupyx.scipy.sparse")
     on_device.issparse = lambda value: isinstance(value, _Csr)  # type: ignore[attr-defined]
     on_device.csr_matrix = lambda value: _Csr(sparse.csr_matrix(value))  # type: ignore[attr-defined]
+    cupyx = types.ModuleType("cupyx")
+    # NumPy raises LinAlgError without being told to
+    cupyx.errstate = lambda **_: contextlib.nullcontext()  # type: ignore[attr-defined]
     for name, module in {
         "cupy": cupy,
-        "cupyx": types.ModuleType("cupyx"),
+        "cupyx": cupyx,
         "cupyx.scipy": types.ModuleType("cupyx.scipy"),
+        "cupyx.scipy.linalg": _Namespace("cupyx.scipy.linalg", linalg),
         "cupyx.scipy.sparse": on_device,
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
