@@ -77,10 +77,15 @@ class _ForestOnCuml(CumlEngine):
 
     def parameters(self, call: Call) -> dict[str, Any]:
         seed = check_random_state(call.parameters["random_state"]).randint(_MAX_SEED)
-        # under the names that cuML knows
+        # under the names that cuML knows; weights and numbers of rows are seen to here
+        given = {
+            "criterion": _CRITERIA[call.parameters["criterion"]],
+            "max_samples": None,
+            "class_weight": None,
+        }
         own = self._parameters_of(
-            call.original(**call.parameters).set_params(
-                criterion=_CRITERIA[call.parameters["criterion"]], max_samples=None
+            call.original(
+                **{name: given.get(name, value) for name, value in call.parameters.items()}
             )
         )
         max_features = own["max_features"]

@@ -69,12 +69,26 @@ def test_without_limits_trees_fit_distinct_training_rows(cls: Any) -> None:
 
 
 @each_forest
-@pytest.mark.parametrize("share", [0.2, 0.5])
-def test_max_samples_bounds_the_rows_of_each_tree(cls: Any, share: float, on_gpu: Any) -> None:
+@pytest.mark.parametrize("share", [0.2, 0.5, 37])
+def test_max_samples_is_how_many_rows_a_tree_is_grown_on(cls: Any, share: float) -> None:
     X, y = training(cls)
     forest = cls(10, max_samples=share, random_state=0).fit(X, y)
-    for tree in trees(forest):
-        assert tree.weighted_n_node_samples[0] == pytest.approx(share * len(X), abs=1)
+    plain = cls._accelsk_original(10, max_samples=share, random_state=0).fit(X, y)
+    for left, right in zip(trees(forest), trees(plain), strict=True):
+        assert left.weighted_n_node_samples[0] == right.weighted_n_node_samples[0]
+
+
+@each_forest
+def test_the_out_of_bag_score_is_near_scikit_learns(cls: Any) -> None:
+    X, y = training(cls)
+    found = [
+        kind(100, oob_score=True, random_state=0).fit(X, y) for kind in (cls, cls._accelsk_original)
+    ]
+    assert found[0].oob_score_ == pytest.approx(found[1].oob_score_, abs=0.05)
+    for name in ("oob_decision_function_", "oob_prediction_"):
+        if hasattr(found[1], name):
+            left, right = (getattr(forest, name) for forest in found)
+            assert (left.shape, left.dtype) == (right.shape, right.dtype)
 
 
 @each_forest
@@ -94,8 +108,6 @@ def test_max_features_is_known_to_the_trees(cls: Any, max_features: Any) -> None
         {"min_impurity_decrease": 0.1},
         {"min_weight_fraction_leaf": 0.1},
         {"ccp_alpha": 0.01},
-        {"oob_score": True},
-        {"max_samples": 50},
         {"warm_start": True},
     ],
     ids=str,
@@ -155,7 +167,7 @@ def test_feature_selection_over_a_forest(cls: Any) -> None:
 def test_class_weight_is_honoured() -> None:
     X, y = make_classification(1000, 8, weights=[0.95], flip_y=0.1, random_state=0)
     recall = {}
-    for class_weight in (None, "balanced", {0: 1.0, 1: 20.0}):
+    for class_weight in (None, "balanced", "balanced_subsample", {0: 1.0, 1: 20.0}):
         parameters = {
             "n_estimators": 50,
             "max_depth": 4,
