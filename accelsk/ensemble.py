@@ -228,7 +228,7 @@ class _RandomForestClassifierOnCuml(_ForestOnCuml, CumlClassifier):
         *_ForestOnCuml.rules,
         only("criterion", "gini", "entropy", "log_loss"),
         refuse(
-            "class_weight='balanced_subsample' with oob_score",
+            "oob_score with classes balanced by tree",
             lambda call: call.parameters["oob_score"] and _by_tree(call),
         ),
         refuse(
@@ -321,13 +321,16 @@ class _RandomForestRegressorOnCuml(_ForestOnCuml, CumlRegressor):
 
 
 class _Forest:
-    @property
-    def estimators_samples_(self) -> list[np.ndarray]:
+    def _samples_of_each(self) -> list[np.ndarray]:
         if self.estimators_[0].random_state is None:  # type: ignore[attr-defined]
             raise AttributeError(
                 "a forest fitted on the GPU does not know which rows each tree was grown on"
             )
         return super().estimators_samples_  # type: ignore[misc]
+
+    estimators_samples_ = property(
+        _samples_of_each, doc=_forest.BaseForest.estimators_samples_.__doc__
+    )
 
 
 class RandomForestClassifier(

@@ -24,7 +24,7 @@ class _ProjectionOnCupy(CupyEngine):
     methods = ("transform", "inverse_transform")
     rules = (
         refuse(
-            "inverse_transform with compute_inverse_components=False",
+            "inverse_transform without inverse components",
             lambda call: (
                 call.method == "inverse_transform"
                 and not call.parameters["compute_inverse_components"]
