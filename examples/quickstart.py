@@ -39,14 +39,13 @@ def main() -> None:
         "logistic regression": LogisticRegression(max_iter=1000),
         "random forest": RandomForestClassifier(random_state=0),
         "5 nearest neighbours": KNeighborsClassifier(),
+        # cuML grows trees in another order, on which this limit bears: the report says so
+        "forest of small trees": RandomForestClassifier(max_leaf_nodes=50, random_state=0),
     }
     for name, classifier in classifiers.items():
         accuracy = classifier.fit(reduced_train, y_train).score(reduced_test, y_test)
         print(f"{name:<21} {accuracy:.1%} of the test pictures right")
-
-    # The out-of-bag score needs scikit-learn's own forest: the report says so.
-    forest = RandomForestClassifier(oob_score=True, random_state=0).fit(reduced_train, y_train)
-    print(f"{'out-of-bag estimate':<21} {forest.oob_score_:.1%} for the forest\n")
+    print()
 
 
 if __name__ == "__main__":
