@@ -32,13 +32,17 @@ class Argument:
         ``"other"`` is anything that only scikit-learn knows how to read.
     shape : tuple of int
     dtype : dtype or None
-        None where there is no one dtype.
+        As scikit-learn sees it. None where there is no one dtype.
+    narrow : bool
+        Whether the values are of a narrower dtype than `dtype`, as in a list or a polars frame,
+        where scikit-learn does not see it. A class that takes any dtype keeps it.
     """
 
     value: Any
     kind: str
     shape: tuple[int, ...] = ()
     dtype: np.dtype | None = None
+    narrow: bool = False
 
     @property
     def given(self) -> bool:
@@ -54,7 +58,8 @@ class Argument:
     def array(self) -> Any:
         """The argument as an ndarray or cupy.ndarray; without a copy where that is possible."""
         if self.kind == "frame":
-            return np.asarray(self.value, dtype=self.dtype)
+            pandas = hasattr(self.value, "iloc")  # which would make objects of mixed columns
+            return np.asarray(self.value, dtype=self.dtype if pandas else None)
         return self.value if self.kind == "cupy" else np.asarray(self.value)
 
     @property
@@ -99,9 +104,19 @@ def _describe_polars(value: Any, polars: Any) -> Argument:
     if not all(c.dtype.is_numeric() and c.null_count() == 0 for c in columns):
         return Argument(value, "frame", value.shape, None)
     dtype = _frame_dtype([value.head(1).to_numpy().dtype])
-    if dtype is not None and dtype.kind == "f" and len(value.shape) == 2:
-        dtype = np.dtype(np.float64)  # scikit-learn does not see that a frame is of float32
-    return Argument(value, "frame", value.shape, dtype)
+    return _without_dtype(value, "frame", value.shape, dtype)
+
+
+def _without_dtype(
+    value: Any, kind: str, shape: tuple[int, ...], dtype: np.dtype | None
+) -> Argument:
+    """Return what is known of a container that has no dtype for scikit-learn to see.
+
+    Where it takes float32 and float64 alike, it makes float64 of such a matrix.
+    """
+    if dtype is not None and dtype.kind == "f" and dtype.itemsize < 8 and len(shape) == 2:
+        return Argument(value, kind, shape, np.dtype(np.float64), narrow=True)
+    return Argument(value, kind, shape, dtype)
 
 
 def _describe_frame(value: Any) -> Argument | None:
@@ -140,7 +155,7 @@ def _describe(value: Any) -> Argument:
         return Argument(value, "sparse", value.shape, value.dtype)
     if isinstance(value, (list, tuple)):
         array = np.asarray(value)
-        argument = Argument(value, "sequence", array.shape, array.dtype)
+        argument = _without_dtype(value, "sequence", array.shape, array.dtype)
         argument.__dict__["array"] = array
         return argument
     return _describe_frame(value) or Argument(value, "other")

@@ -119,6 +119,7 @@ class _LinearRegressionOnCuml(_LinearOnCuml):
         refuse("no more rows than features", lambda call: call.X.shape[-1:] >= call.X.shape[:1]),
         # scikit-learn keeps that dtype, and answers in it
         refuse("X is float16", lambda call: call.X.dtype == np.float16, fit_only=False),
+        refuse("X is a list or frame of float32", lambda call: call.X.narrow, fit_only=False),
         inputs.EXTENDED_PRECISION,
     )
 

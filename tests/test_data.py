@@ -57,6 +57,7 @@ def _assert_as_scikit_learn_reads(X):
         ours = _cast(X)
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_array_equal(ours, theirs)
+        assert describe(X).array.dtype == check_array(X).dtype
     return refused
 
 
@@ -183,6 +184,15 @@ def test_list_is_read_once():
     known = describe([[1, 2]])
     assert known.array is known.array
     assert known.array.dtype == np.asarray([[1, 2]]).dtype
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_list_does_not_show_that_it_is_of_float32(container):
+    X = container(np.ones((3, 2), np.float32))
+    assert describe(X).dtype == np.float64
+    assert describe(X).narrow
+    assert not describe(container(np.ones((3, 2)))).narrow
+    assert _assert_as_scikit_learn_reads(X) is None
 
 
 class _Refusing:
