@@ -156,7 +156,8 @@ class _ForestOnCuml(CumlEngine):
     ) -> Any:
         """Return one of the fitted trees with all that scikit-learn's own would have."""
         tree = clone(forest.estimator).set_params(
-            **{name: getattr(forest, name) for name in forest.estimator_params}, random_state=seed
+            **{name: getattr(forest, name) for name in forest.estimator_params}
+            | {"random_state": seed}
         )
         tree.__dict__.update(
             {name: value for name, value in vars(exported).items() if name.endswith("_")},

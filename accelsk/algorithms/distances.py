@@ -99,12 +99,12 @@ def _kernel(step: str) -> Any:
     import cupy
 
     return cupy.ElementwiseKernel(
-        "raw float64 first, raw float64 second, int64 i, int64 j, int64 d, float64 p",
+        "raw float64 first, raw float64 second, int64 row, int64 column, int64 d, float64 p",
         "float64 total",
         f"""
         double s = 0;
         for (long long k = 0; k < d; ++k) {{
-            double a = first[i * d + k], b = second[j * d + k];
+            double a = first[row * d + k], b = second[column * d + k];
             {step}
         }}
         total = s;
