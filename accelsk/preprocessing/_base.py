@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any
 
@@ -43,9 +44,15 @@ def numbers(call: Call) -> Any:
     return to_device(call.X.array, np.float32 if call.X.dtype == np.float32 else np.float64)
 
 
+@functools.cache
+def _arguments_of_fit(original: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(original.fit).parameters)
+
+
 def _unknown_arguments(call: Call) -> bool:
-    known = inspect.signature(call.original.fit).parameters  # type: ignore[attr-defined]
-    return call.method == "fit_transform" and not set(call.arguments) <= set(known)
+    return call.method == "fit_transform" and not (
+        call.arguments.keys() <= _arguments_of_fit(call.original)
+    )
 
 
 #: scikit-learn's `fit_transform` hands what it does not know to `fit`.

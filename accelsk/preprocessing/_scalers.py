@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +110,17 @@ class StandardScalerOnCupy(_Scaler):
     def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
         import cupy
 
+        with_mean, with_std = call.parameters["with_mean"], call.parameters["with_std"]
+        wanted = {"mean_": with_mean or with_std, "var_": with_std}
+        if any(earlier and earlier[name] is None for name, want in wanted.items() if want):
+            raise Refusal(Invalid("the fit before had no mean or deviation"))
+        count_dtype = _count_dtype(
+            call.original,
+            (with_mean, with_std),
+            X.dtype.str,
+            call.sample_weight.given,
+            _kind(earlier.get("n_samples_seen_")),
+        )
         weight = inputs.weights(call, X.dtype)
         if weight is not None:
             weight = weight.astype(np.float64)
@@ -119,31 +130,17 @@ class StandardScalerOnCupy(_Scaler):
         if not np.isfinite(new.mean).all():
             infinite = bool(cupy.isinf(X).any())
             raise Refusal(Invalid("X contains infinity") if infinite else "sums overflow")
-        standin = self._standin(call, X.dtype, earlier)
-        seen = np.asarray(standin.n_samples_seen_).dtype
-        if standin.mean_ is None:  # neither the mean nor the deviation is wanted
-            rows = len(X) - to_host(cupy.isnan(X).sum(axis=0))
-            count = rows + np.asarray(earlier.get("n_samples_seen_", 0))
-            return {**vars(standin), "n_samples_seen_": _shortened(count.astype(seen))}
-        moments = new if not earlier else columns.merged(_earlier(earlier, len(new.mean)), new)
-        count = _shortened(moments.count.astype(seen))
+        if not wanted["mean_"]:
+            rows = len(X) - to_host(cupy.isnan(X).sum(axis=0))  # whatever they weigh
+            count = _shortened((rows + earlier.get("n_samples_seen_", 0)).astype(count_dtype))
+            return {"mean_": None, "var_": None, "scale_": None, "n_samples_seen_": count}
+        moments = columns.merged(_earlier(earlier, len(new.mean)), new) if earlier else new
+        count = _shortened(moments.count.astype(count_dtype))
         result = {"mean_": moments.mean, "var_": None, "scale_": None, "n_samples_seen_": count}
-        if call.parameters["with_std"]:
+        if with_std:
             result["var_"] = moments.squares / moments.count
             result["scale_"] = _scale(result["var_"], moments.mean, moments.count)
         return result
-
-    def _standin(self, call: Call, dtype: Any, earlier: dict[str, Any]) -> Any:
-        """Return scikit-learn's scaler after the same calls with one row of zeros.
-
-        It tells the types of the attributes, which differ between versions.
-        """
-        standin = plain(call)
-        standin.__dict__.update(copy.deepcopy(earlier))  # it changes arrays in place
-        row = np.zeros((1, call.X.shape[1]), dtype)
-        standin.partial_fit(row, sample_weight=np.ones(1) if call.sample_weight.given else None)
-        names = ("mean_", "var_", "scale_", "n_samples_seen_")
-        return SimpleNamespace(**{name: getattr(standin, name) for name in names})
 
     def forward(self, call: Call, model: Any, X: Any) -> Any:
         if call.parameters["with_mean"]:
@@ -158,6 +155,29 @@ class StandardScalerOnCupy(_Scaler):
         if call.parameters["with_mean"]:
             X += to_device(model.mean_)
         return X
+
+
+def _kind(count: Any) -> tuple[str, bool] | None:
+    """Return the dtype of ``n_samples_seen_``, and whether it is an array."""
+    return None if count is None else (np.asarray(count).dtype.str, np.ndim(count) > 0)
+
+
+@functools.cache
+def _count_dtype(
+    original: Any,
+    wanted: tuple[bool, bool],
+    dtype: str,
+    weighted: bool,
+    earlier: tuple[str, bool] | None,
+) -> np.dtype:
+    """Return the dtype of ``n_samples_seen_``, which differs between versions of scikit-learn."""
+    scaler = original(with_mean=wanted[0], with_std=wanted[1])
+    rows = np.zeros((1, 2), dtype)
+    if earlier is not None:
+        scaler.fit(rows)
+        scaler.n_samples_seen_ = np.array([1, 2] if earlier[1] else 1, earlier[0])[()]
+    scaler.partial_fit(rows, sample_weight=np.ones(1) if weighted else None)
+    return np.asarray(scaler.n_samples_seen_).dtype
 
 
 def _earlier(earlier: dict[str, Any], n_features: int) -> columns.Moments:
