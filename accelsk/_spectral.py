@@ -26,6 +26,9 @@ __all__ = ["SpectralEngine", "n_neighbors", "warn_of_parts"]
 #: What cuSOLVER's 32-bit interface takes, and three matrices of it on a device of 80 GB.
 _MOST_ROWS = 40_000
 
+#: What rounding leaves between the halves of a symmetric matrix, in units of its largest entry.
+_SKEW = 1e-12
+
 
 def n_neighbors(call: Call) -> int:
     """Return the number of neighbours in the graph, scikit-learn's default worked out."""
@@ -104,8 +107,10 @@ class SpectralEngine(CupyEngine):
             matrix = dense.astype(X.dtype) if X.dtype == np.float32 else dense.copy()
         else:
             dense, matrix = X.astype(np.float64), to_host(call.X.array)
-            if bool((dense < 0).any()) or bool((dense != dense.T).any()):
+            skew = cupy.abs(dense - dense.T).max()
+            if bool((dense < 0).any()) or float(skew) > _SKEW * float(dense.max()):
                 raise Refusal("the given affinity is negative somewhere or not symmetric")
+            dense = (dense + dense.T) / 2
         return Graph(dense=dense, matrix=matrix, connected=spectral.connected(dense, cupy))
 
     def _neighbor_graph(self, X: Any, count: int) -> Graph:
