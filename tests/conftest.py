@@ -14,15 +14,16 @@ import pytest
 from accelsk import config, registry, runtime
 from accelsk.device import probe
 
-hypothesis.settings.register_profile(
-    "accelsk",
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[
+_SETTINGS: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [
         hypothesis.HealthCheck.too_slow,
         hypothesis.HealthCheck.function_scoped_fixture,
     ],
-)
+}
+# the same examples in every run; `pytest --hypothesis-profile=search` looks for new ones
+hypothesis.settings.register_profile("accelsk", **_SETTINGS, max_examples=40, derandomize=True)
+hypothesis.settings.register_profile("search", **_SETTINGS, max_examples=500)
 hypothesis.settings.load_profile("accelsk")
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engine import GENERIC, assert_same, engine_of, fitted, outcome_of
-from hypothesis import currently_in_test_context, example, given, note, settings
+from hypothesis import currently_in_test_context, example, given, note
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -371,13 +371,11 @@ def _tell(subject: Subject, story: tuple[dict[str, Any], list[tuple[str, Table]]
 
 
 @pytest.mark.parametrize("name", _SUBJECTS)
-@settings(max_examples=40)
 @given(data=st.data())
 def test_both_classes_tell_the_same_story(name: str, data: Any) -> None:
     _tell(_SUBJECTS[name], data.draw(stories(_SUBJECTS[name])))
 
 
-@settings(max_examples=100)
 @given(table=tables(_TARGETS))
 @example(table=Table([[1, 2], [3, 4], [5, 6]], [1.0, 2.0, 3.0], "lists of integers"))
 def test_every_container_gives_the_fit_of_scikit_learn(table: Table) -> None:
@@ -385,7 +383,6 @@ def test_every_container_gives_the_fit_of_scikit_learn(table: Table) -> None:
         _tell(_SUBJECTS[name], ({}, [("fit", table), (_SUBJECTS[name].methods[0], table)]))
 
 
-@settings(max_examples=100)
 @given(table=tables(_LABELS))
 def test_every_kind_of_label_comes_back_as_it_went_in(table: Table) -> None:
     subject = _SUBJECTS["KNeighborsClassifier"]

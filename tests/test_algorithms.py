@@ -1,0 +1,239 @@
+"""k-means, least squares and completed trees on NumPy, held against scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.cluster import kmeans_plusplus as their_seeds
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree._tree import Tree
+
+from accelsk.algorithms import kmeans, least_squares, trees
+
+
+@st.composite
+def rows(draw, min_rows=8, dtypes=(np.float64,)):
+    """Draw rows in blobs, about their middle as the algorithms want them."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    n, d = draw(st.integers(min_rows, 60)), draw(st.integers(1, 5))
+    centers = rng.normal(size=(4, d)) * draw(st.sampled_from([1.0, 10.0]))
+    X = centers[rng.integers(0, 4, n)] + rng.normal(size=(n, d))
+    return (X - X.mean(axis=0)).astype(draw(st.sampled_from(dtypes)))
+
+
+@st.composite
+def weights(draw, n):
+    """Draw weights for n rows: none, whole numbers with zeros, or anything."""
+    kind = draw(st.sampled_from(["none", "whole", "any"]))
+    rng = np.random.default_rng(draw(st.integers(0, 100)))
+    if kind == "none":
+        return None
+    return rng.integers(0, 3, n) + 0.0 if kind == "whole" else rng.uniform(0.1, 5, n)
+
+
+# k-means
+
+
+@given(st.data(), st.integers(0, 1000), st.integers(1, 6))
+def test_seeds_are_those_of_scikit_learn(data, seed, n_clusters):
+    X = data.draw(rows())
+    weight = data.draw(weights(len(X)))
+    if weight is None or (weight > 0).sum() < n_clusters:
+        weight = np.ones(len(X))
+    theirs, _ = their_seeds(X, n_clusters, sample_weight=weight, random_state=seed)
+    random_state = np.random.RandomState(seed)
+    ours = kmeans.kmeans_plusplus(X, n_clusters, weight, random_state, np)
+    np.testing.assert_allclose(ours, theirs)
+
+
+def _lloyd(X, seeds, weight, max_iter=300, tol=0.0):
+    return kmeans.lloyd(
+        X,
+        seeds,
+        weight,
+        assign=lambda centers: pairwise_distances_argmin(X, centers),
+        max_iter=max_iter,
+        tol=tol,
+        xp=np,
+    )
+
+
+def _theirs(X, seeds, weight, max_iter=300, tol=0.0):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = KMeans(len(seeds), init=seeds, n_init=1, max_iter=max_iter, algorithm="lloyd")
+        return model.set_params(tol=tol).fit(X, sample_weight=weight)
+
+
+@given(
+    st.data(), st.integers(1, 6), st.sampled_from([1, 2, 300]), st.sampled_from([0.0, 1e-4, 0.1])
+)
+def test_iterations_are_those_of_scikit_learn(data, n_clusters, max_iter, tol):
+    X = data.draw(rows())
+    weight = data.draw(weights(len(X)))
+    if weight is not None and (weight > 0).sum() < n_clusters:
+        weight = None
+    seeds = X[data.draw(st.permutations(range(len(X))))[:n_clusters]]
+    theirs = _theirs(X, seeds, weight, max_iter, tol)
+    ours = _lloyd(X, seeds, weight, max_iter, float(X.var(axis=0).mean()) * tol)
+    np.testing.assert_allclose(ours.centers, theirs.cluster_centers_, atol=1e-9)
+    np.testing.assert_array_equal(ours.labels, theirs.labels_)
+    assert ours.inertia == pytest.approx(theirs.inertia_, abs=1e-9)
+    assert ours.n_iter == theirs.n_iter_
+
+
+@pytest.mark.parametrize("weight", [None, np.arange(1.0, 31)])
+def test_empty_cluster_takes_the_row_that_is_farthest_as_in_scikit_learn(weight):
+    X = np.random.default_rng(3).normal(size=(30, 2))
+    X -= X.mean(axis=0)
+    seeds = np.array([[0.0, 0.0], [100.0, 100.0], [200.0, 0.0]])
+    ours, theirs = _lloyd(X, seeds, weight), _theirs(X, seeds, weight)
+    assert len(set(ours.labels)) == 3
+    np.testing.assert_allclose(ours.centers, theirs.cluster_centers_, atol=1e-9)
+    np.testing.assert_array_equal(ours.labels, theirs.labels_)
+
+
+def test_fewer_distinct_rows_than_clusters_end():
+    X = np.repeat([[-1.0, 0.0], [1.0, 0.0]], 5, axis=0)
+    ours = _lloyd(X, X[[0, 1, 9]], None)
+    assert ours.inertia == 0
+    assert len(set(ours.labels)) == 2
+
+
+@given(st.data())
+def test_weight_means_repeated_rows(data):
+    X = data.draw(rows())
+    weight = np.random.default_rng(0).integers(1, 4, len(X))
+    seeds = X[:3]
+    ours = _lloyd(X, seeds, weight + 0.0)
+    repeated = _lloyd(np.repeat(X, weight, axis=0), seeds, None)
+    np.testing.assert_allclose(ours.centers, repeated.centers, atol=1e-9)
+    assert ours.inertia == pytest.approx(repeated.inertia)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_centres_keep_the_dtype(dtype):
+    X = np.random.default_rng(0).normal(size=(50, 3)).astype(dtype)
+    result = _lloyd(X, X[:4], None)
+    assert result.centers.dtype == dtype
+    assert isinstance(result.inertia, float)
+
+
+def test_long_data_is_summed_in_chunks(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    whole = _lloyd(X, X[:4], None)
+    monkeypatch.setattr(kmeans, "_CHUNK", 64)
+    np.testing.assert_allclose(_lloyd(X, X[:4], None).centers, whole.centers)
+
+
+# Least squares
+
+
+@given(st.data(), st.booleans())
+def test_solution_is_scikit_learns_after_a_step_of_refinement(data, fit_intercept):
+    X = data.draw(rows(min_rows=12)) + 3
+    weight = data.draw(weights(len(X)))
+    y = np.random.default_rng(1).normal(size=(len(X), 2))
+    theirs = LinearRegression(fit_intercept=fit_intercept).fit(X, y, weight)
+    if np.linalg.matrix_rank(X if weight is None else X[weight > 0]) < X.shape[1]:
+        return
+    Xc, X_mean = least_squares.centered(X, weight, fit_intercept, np)
+    yc, y_mean = least_squares.centered(y, weight, fit_intercept, np)
+    R, singular = least_squares.triangle(Xc, np)
+    np.testing.assert_allclose(singular, np.linalg.svd(Xc, compute_uv=False), atol=1e-9)
+    rough = np.linalg.solve(Xc.T @ Xc, Xc.T @ yc) * (1 + 1e-6)
+    coef = least_squares.refined(rough, Xc, yc, R, np)
+    np.testing.assert_allclose(coef.T, theirs.coef_, atol=1e-8)
+    intercept = y_mean - X_mean @ coef
+    np.testing.assert_allclose(intercept, np.ones(2) * theirs.intercept_, atol=1e-7)
+
+
+def test_refinement_recovers_what_normal_equations_lose():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4)) * [1, 1e2, 1e-2, 1e-4]
+    X[:, 1] += 1e3 * X[:, 0]
+    truth = np.array([[1.0], [-2.0], [3.0], [4.0]])
+    y = X @ truth
+    R = least_squares.triangle(X, np).R
+    rough = np.linalg.solve(X.T @ X, X.T @ y)
+    better = least_squares.refined(rough, X, y, R, np)
+    assert np.abs(better / truth - 1).max() < np.abs(rough / truth - 1).max() / 10
+
+
+def test_data_is_left_as_it_came():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    before = X.copy()
+    least_squares.centered(X, np.arange(20.0), True, np)
+    np.testing.assert_array_equal(X, before)
+
+
+# Trees
+
+
+def _bare(tree: Tree) -> Tree:
+    """Return what is known of a tree whose inner nodes hold nothing but the splits."""
+    state = tree.__getstate__()
+    nodes, values = state["nodes"].copy(), state["values"].copy()
+    inner = nodes["left_child"] != -1
+    values[inner] = 0
+    nodes["impurity"] = nodes["weighted_n_node_samples"] = 0
+    bare = Tree(tree.n_features, tree.n_classes, tree.n_outputs)
+    bare.__setstate__({**state, "nodes": nodes, "values": values})
+    return bare
+
+
+@given(
+    rows(min_rows=20),
+    st.sampled_from(["gini", "entropy"]),
+    st.integers(2, 4),
+    st.sampled_from([None, 2, 5]),
+)
+def test_classification_tree_is_complete_again(X, criterion, n_classes, max_depth):
+    y = np.arange(len(X)) % n_classes
+    model = DecisionTreeClassifier(criterion=criterion, max_depth=max_depth, random_state=0).fit(
+        X, y
+    )
+    ours, theirs = trees.completed(_bare(model.tree_), criterion), model.tree_
+    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-12)
+    np.testing.assert_allclose(ours.impurity, theirs.impurity, atol=1e-12)
+    np.testing.assert_allclose(ours.weighted_n_node_samples, theirs.weighted_n_node_samples)
+    np.testing.assert_allclose(
+        ours.compute_feature_importances(), theirs.compute_feature_importances(), atol=1e-12
+    )
+    X32 = X.astype(np.float32)
+    np.testing.assert_allclose(ours.predict(X32), theirs.predict(X32), atol=1e-12)
+
+
+@given(rows(min_rows=20), st.lists(st.floats(0.5, 4), min_size=3, max_size=3))
+def test_weights_of_classes_are_told_from_the_leaves(X, class_weight):
+    y = np.arange(len(X)) % 3
+    by_class = dict(enumerate(class_weight))
+    model = DecisionTreeClassifier(max_depth=3, class_weight=by_class, random_state=0).fit(X, y)
+    ours, theirs = trees.completed(_bare(model.tree_), "gini", np.array(class_weight)), model.tree_
+    np.testing.assert_allclose(ours.weighted_n_node_samples, theirs.weighted_n_node_samples)
+    np.testing.assert_allclose(ours.impurity, theirs.impurity, atol=1e-9)
+
+
+@given(rows(min_rows=20), st.sampled_from([None, 2, 5]))
+def test_importances_of_a_regression_tree_are_right_where_leaves_are_pure(X, max_depth):
+    y = np.floor(X[:, 0])
+    model = DecisionTreeRegressor(max_depth=max_depth, random_state=0).fit(X, y)
+    ours, theirs = trees.completed(_bare(model.tree_), "squared_error"), model.tree_
+    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-9)
+    decrease = [
+        tree.impurity[0] - (tree.weighted_n_node_samples[leaf] * tree.impurity[leaf]).sum() / len(X)
+        for tree in (ours, theirs)
+        for leaf in [tree.children_left == -1]
+    ]
+    assert decrease[0] == pytest.approx(decrease[1], abs=1e-9)
+    np.testing.assert_allclose(
+        ours.compute_feature_importances(), theirs.compute_feature_importances(), atol=1e-9
+    )
