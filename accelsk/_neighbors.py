@@ -137,6 +137,13 @@ def _unlike_the_fit(call: Call) -> bool:
     )
 
 
+def _not_negative(matrix: Any) -> Any:
+    """Return precomputed distances as they are, where scikit-learn takes them."""
+    if bool((matrix < 0).any()):
+        raise Refusal(Invalid("precomputed distances are negative"))
+    return matrix
+
+
 class NeighborsOnCuml(CumlEngine):
     """cuML finds candidates in float32; distances and order are float64.
 
@@ -179,7 +186,7 @@ class NeighborsOnCuml(CumlEngine):
         import cupy
 
         if metric.name == "precomputed":
-            return Index(metric, X, fit_X)
+            return Index(metric, _not_negative(X), fit_X)
         index = Index(metric, cupy.ascontiguousarray(X.astype(np.float64, copy=False)), fit_X)
         if metric.searched:
             index.middle = index.rows.mean(axis=0)
@@ -232,14 +239,10 @@ class NeighborsOnCuml(CumlEngine):
         import cupy
 
         if not call.X.given:
-            queries = index.rows
-        elif index.metric.name == "precomputed":
-            queries = self.matrix(call)
-        else:
-            return cupy.ascontiguousarray(self.matrix(call).astype(np.float64, copy=False))
-        if index.metric.name == "precomputed" and bool((queries < 0).any()):
-            raise Refusal(Invalid("precomputed distances are negative"))
-        return queries
+            return index.rows
+        if index.metric.name == "precomputed":
+            return _not_negative(self.matrix(call))
+        return cupy.ascontiguousarray(self.matrix(call).astype(np.float64, copy=False))
 
     def dtype_of(self, call: Call, index: Index) -> Any:
         """Return the dtype of scikit-learn's distances."""

@@ -185,6 +185,8 @@ class _IncrementalPCAOnCupy(CupyEngine):
             Invalid("fit takes X alone"),
             lambda call: set(call.arguments) - {"X", "y", "check_input"},
         ),
+        # scikit-learn's own fit does that, on an estimator that is fitted halfway
+        refuse("check_input=False", lambda call: call.arguments.get("check_input") is False),
         _COORDINATES,
     )
 
