@@ -32,6 +32,11 @@ from accelsk.exceptions import Invalid, Refusal
 __all__, __getattr__, __dir__ = mirror(__name__)
 
 
+def _indefinite(call: Call) -> bool:
+    kernel, coef0 = call.parameters["kernel"], call.parameters["coef0"]
+    return kernel == "sigmoid" or (kernel == "poly" and coef0 < 0)
+
+
 class _Problem(NamedTuple):
     """Two classes: the rows, which side each is on (+1 or -1), what each may cost, the kernel's
     gamma.
@@ -56,6 +61,7 @@ class _DualOnCuml(CumlEngine):
     min_rows = 2
     rules: tuple[Rule, ...] = (
         only("kernel", "linear", "poly", "rbf", "sigmoid", fit_only=False),
+        refuse("a kernel that is not positive: a fit has many ends", _indefinite),
         only("max_iter", -1),
         only("verbose", False, 0),
         refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),

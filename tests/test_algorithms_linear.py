@@ -329,6 +329,15 @@ def test_a_linear_fit_that_does_not_converge_is_left_to_scikit_learn():
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("digit", range(10))
+def test_hinge_fit_ends_on_data_of_many_scales(C, digit):
+    X, y = load_digits(return_X_y=True)
+    side = np.where(y == digit, 1.0, -1.0)[None]
+    fit = linear_svm.fit_hinge(X, side, np.ones_like(side), np.full(len(X), C), 200, np)
+    assert fit.converged
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("separable", [False, True])
 def test_hinge_fit_closes_the_duality_gap(C, separable):
     X, y = make_classification(400, 8, flip_y=0 if separable else 0.2, random_state=1)
@@ -453,6 +462,8 @@ def test_no_probabilities_from_a_fit_without_them():
 def test_svc_refuses():
     with pytest.raises(FallbackError, match="zeros"):
         svm.SVC().fit(IRIS, SPECIES, np.r_[0.0, np.ones(149)])
+    with pytest.raises(FallbackError, match="not positive"):
+        svm.SVC(kernel="sigmoid").fit(IRIS, SPECIES)
     with pytest.raises(FallbackError, match="max_iter"):
         svm.SVC(max_iter=5).fit(IRIS, SPECIES)
     estimator = svm.SVC(break_ties=True, decision_function_shape="ovo").fit(IRIS, SPECIES)

@@ -107,9 +107,9 @@ def fit_squared(X: Any, loss: Loss, cost: Any, max_iter: int, xp: Any) -> Fit:
     return Fit(coef, max_iter, False)
 
 
-#: The duality gap aimed at, and the one that will do where rounding stands in the way, both
-#: relative to the objective; and for how many steps the gap may fail to shrink.
-_GAP_TOL, _GAP_WILL_DO, _PATIENCE = 1e-13, 1e-9, 8
+#: The duality gap aimed at; the one that will do where rounding keeps it from shrinking on; and
+#: for how many steps it may fail to shrink before. The first two are relative to the objective.
+_GAP_TOL, _GAP_WILL_DO, _PATIENCE = 1e-13, 1e-9, 40
 
 
 class _Point(NamedTuple):
@@ -179,8 +179,9 @@ def fit_hinge(X: Any, signs: Any, bounds: Any, cost: Any, max_iter: int, xp: Any
         since = 0 if gap < smallest else since + 1
         if gap < smallest:
             best, smallest = point.coef, gap
-        if gap <= _GAP_TOL or since == _PATIENCE:
-            return Fit(best, n_iter, smallest <= _GAP_WILL_DO)
+        good_enough = smallest <= _GAP_WILL_DO
+        if gap <= _GAP_TOL or since == (1 if good_enough else _PATIENCE):
+            return Fit(best, n_iter, good_enough)
         step_to = _newton(X, signs, short, dual, point, xp)
         predictor = step_to(0.0, 0.0)
         products = point.products()
