@@ -65,10 +65,8 @@ class DeviceState:
         self.fetched = fetched
         self._lock = threading.RLock()
         self._owner = weakref.ref(estimator)
-        self._fingerprint: dict[str, Any] | None = None
-        if fetched:
-            self._fingerprint = self._take_fingerprint(estimator)
-        else:
+        self._fingerprint = self._take_fingerprint(estimator)
+        if not fetched:
             self.unfetched[id(self)] = self
 
     @classmethod
@@ -101,7 +99,8 @@ class DeviceState:
             for name, value in attributes.items():
                 estimator.__dict__.setdefault(name, value)
             self.fetched = True
-            self._fingerprint = self._take_fingerprint(estimator)
+            # those that were at hand before may have been changed since
+            self._fingerprint = self._take_fingerprint(estimator) | self._fingerprint
             self.unfetched.pop(id(self), None)
 
     def is_current(self, estimator: Accelerated) -> bool:
@@ -109,7 +108,7 @@ class DeviceState:
 
         Assignments are seen by ``Accelerated.__setattr__``; this finds changes made in place.
         """
-        return not self.fetched or self._fingerprint == self._take_fingerprint(estimator)
+        return self._fingerprint == self._take_fingerprint(estimator)
 
     def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
         fitted = estimator._accelsk_fitted_names()
