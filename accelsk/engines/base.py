@@ -177,7 +177,7 @@ def only(parameter: str, *choices: Any, fit_only: bool = True) -> Rule:
             return None
         return f"{parameter}={value!r}"
 
-    if choices in ((False,), (True,)):
+    if len(choices) == 1 and isinstance(choices[0], bool):
         text = f"{parameter}={not choices[0]}"
     else:
         text = f"{parameter} other than {' or '.join(map(repr, choices))}"
