@@ -58,7 +58,7 @@ class _SpectralEmbeddingOnCupy(SpectralEngine):
 
 
 #: Rows up to which repulsion between all pairs is quick, and those whose pairs fit in memory.
-_MOST_ROWS = 300_000
+_MOST_ROWS = 500_000
 _MOST_DENSE_ROWS = 20_000
 
 #: Features up to which the covariance is quick to decompose.

@@ -157,7 +157,6 @@ class _UMAPOnCuml(CumlEngine):
 
     path = "manifold.UMAP"
     methods = ("fit", "fit_transform", "transform")
-    per_row = frozenset({"embedding_", "graph_", "_raw_data"})
     dtype = np.float32
     min_rows = 3
     repeats = False

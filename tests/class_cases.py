@@ -188,9 +188,8 @@ CASES: dict[str, Case] = {
         rtol=1e-5,
         vague={"n_iter_": "rounding may decide about the last steps"},
     ),
-    "manifold.SpectralEmbedding": Case(
-        blobs, {"random_state": 0, "affinity": "nearest_neighbors"}, approximate=True
-    ),
+    # of clusters well apart the embedding is arbitrary
+    "manifold.SpectralEmbedding": Case(regression, rtol=1e-6),
     "manifold.TSNE": Case(blobs, approximate=True),
     "naive_bayes.CategoricalNB": Case(categories),
     "naive_bayes.ComplementNB": Case(counts),
@@ -222,7 +221,9 @@ CASES: dict[str, Case] = {
     ),
     "svm.SVC": Case(binary, approximate=True, method_rtol=1e-2),
     "svm.SVR": Case(regression, approximate=True, method_rtol=1e-2),
-    "umap.UMAP": Case(blobs, approximate=True),
+    "umap.UMAP": Case(
+        blobs, approximate=True, vague={"transform": "negative samples are drawn by chance"}
+    ),
 }
 
 

@@ -31,7 +31,8 @@ def options(cls: Any) -> Iterator[Option]:
 def options_of(cls: Any, parameter: str) -> Iterator[Option]:
     """Yield the values of one hyperparameter; classes of values without a rule yield none."""
     seen = set()
-    constraints = cls._parameter_constraints.get(parameter, "no_validation")
+    declared = getattr(cls, "_parameter_constraints", {})  # umap-learn and hdbscan declare none
+    constraints = declared.get(parameter, "no_validation")
     if constraints == "no_validation":
         return
     for constraint in constraints:

@@ -140,7 +140,8 @@ def assert_same(
     elif isinstance(expected, (str, dict)) and values:
         assert actual == expected, name
     elif hasattr(expected, "to_numpy"):
-        assert list(actual.columns) == list(expected.columns), name
+        if hasattr(expected, "columns"):  # the trees of hdbscan have none
+            assert list(actual.columns) == list(expected.columns), name
         assert_same(actual.to_numpy(), expected.to_numpy(), rtol, name, values=values)
 
 
