@@ -98,7 +98,9 @@ class _KMeansOnCuml(CumlEngine):
         model.cluster_centers_ = best.centers + mean
         model.labels_ = best.labels.astype(np.int32, copy=False)
         model.inertia_, model.n_iter_ = best.inertia, best.n_iter
-        return Outcome(model=model)
+        # plans of later calls look at the centres
+        at_hand = {"cluster_centers_": to_host(model.cluster_centers_)}
+        return Outcome(model=model, attributes=at_hand)
 
     def restored_parameters(self, estimator: Any) -> dict[str, Any]:
         return {"n_clusters": len(estimator.cluster_centers_)}
@@ -147,10 +149,11 @@ class _KMeansOnCuml(CumlEngine):
 
 
 class _DBSCANOnCuml(CumlEngine):
-    """Distances in float64, in units of eps, about the middle of the data.
+    """Distances in float64, about the middle of the data.
 
     cuML computes distances from products and takes eps in float32. So that neither costs a
-    neighbour, all data goes in as float64 with eps = 1.
+    neighbour, data goes in about a whole number, which leaves whole numbers exact, and in units
+    of eps where float32 does not hold that.
     """
 
     path = "cluster.DBSCAN"
@@ -163,19 +166,32 @@ class _DBSCANOnCuml(CumlEngine):
         refuse(Invalid("p=0"), lambda call: call.parameters["p"] == 0),
     )
 
-    def parameters(self, call: Call) -> dict[str, Any]:
-        return {**super().parameters(call), "eps": 1.0}
-
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
 
-        # a whole number, so that integer data stays exact
-        middle = cupy.rint(X.mean(axis=0))
-        model = self.new_model(**self.parameters(call))
-        scaled = (X.astype(np.float64) - middle) / call.parameters["eps"]
-        model.fit(scaled, out_dtype="int64", **self.fit_arguments(call, scaled))
-        model.components_ = X[model.core_sample_indices_]
+        parameters = self.parameters(call)
+        centered = X.astype(np.float64) - cupy.rint(X.mean(axis=0, dtype=np.float64))
+        if not _held_by_float32(parameters["eps"]):
+            centered /= parameters["eps"]
+            parameters["eps"] = 1.0
+        model = self.new_model(**parameters)
+        model.fit(centered, out_dtype="int64", **self.fit_arguments(call, centered))
+        model.accelsk_components = X[model.core_sample_indices_]
+        model.accelsk_dtype = call.X.dtype
         return Outcome(model=model)
+
+    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        components = to_host(model.accelsk_components)
+        # without core samples scikit-learn has an empty array of float64
+        dtype = model.accelsk_dtype if len(components) else np.float64
+        found = super().attributes(estimator, model)
+        return {**found, "components_": components.astype(dtype, copy=False)}
+
+
+def _held_by_float32(eps: float) -> bool:
+    """Whether float32 holds a radius and its square exactly."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.float32(eps) == eps and np.float32(eps * eps) == eps * eps
 
 
 def _min_samples(parameters: dict[str, Any]) -> int:
