@@ -191,7 +191,8 @@ class _DBSCANOnCuml(CumlEngine):
 def _held_by_float32(eps: float) -> bool:
     """Whether float32 holds a radius and its square exactly."""
     with np.errstate(over="ignore", under="ignore"):
-        return np.float32(eps) == eps and np.float32(eps * eps) == eps * eps
+        # as floats of Python, which NumPy does not round to compare
+        return all(float(np.float32(value)) == value for value in (float(eps), float(eps * eps)))
 
 
 def _min_samples(parameters: dict[str, Any]) -> int:
