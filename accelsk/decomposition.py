@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import _incremental_pca, _pca, _truncated_svd
-from sklearn.utils import gen_batches
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import _incremental_mean_and_var
 
 from accelsk._mirror import mirror
 from accelsk.algorithms import decomposition
+from accelsk.device.transfer import to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, refuse
 from accelsk.engines.cuml import CumlEngine
@@ -255,10 +256,14 @@ def _count_type() -> type:
 
 
 class _TruncatedSVDOnCupy(CupyEngine):
-    """Exact in float64, for both algorithms: they approximate that."""
+    """Exact in float64 for dense X: both algorithms approximate that.
+
+    For sparse X the randomized algorithm from the directions that scikit-learn draws.
+    """
 
     methods = ("fit", "fit_transform", "transform", "inverse_transform")
     min_rows = 2
+    sparse = True
     state = ("components_",)
     rules = (
         inputs.PRECISION,
@@ -268,7 +273,7 @@ class _TruncatedSVDOnCupy(CupyEngine):
             lambda call: call.parameters["n_components"] > min(call.X.shape, default=0),
         ),
         refuse(
-            Invalid("svd_solver='arpack' with as many components as X has rows or columns"),
+            Invalid("algorithm='arpack' with as many components as X has rows or columns"),
             lambda call: (
                 call.parameters["algorithm"] == "arpack"
                 and call.parameters["n_components"] == min(call.X.shape, default=0)
@@ -278,21 +283,31 @@ class _TruncatedSVDOnCupy(CupyEngine):
             Invalid("algorithm='arpack' with boolean X"),
             lambda call: call.parameters["algorithm"] == "arpack" and call.X.dtype == bool,
         ),
+        refuse(
+            "algorithm='arpack' with sparse X",
+            lambda call: call.parameters["algorithm"] == "arpack" and call.X.kind == "sparse",
+        ),
+        refuse(
+            Invalid("sparse coordinates"),
+            lambda call: call.method == "inverse_transform" and call.X.kind == "sparse",
+            fit_only=False,
+        ),
         _COORDINATES,
     )
 
     #: Below this share of the largest singular value a component is made of rounding errors.
     _well_posed = 1e-8
 
+    def matrix(self, call: Call) -> Any:
+        return inputs.sparse_matrix(call) if call.X.kind == "sparse" else super().matrix(call)
+
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
 
-        rows = X.astype(np.float64, copy=False)
-        values, vectors = decomposition.truncated_svd(
-            rows, int(call.parameters["n_components"]), cupy
-        )
+        rows = X if call.X.kind == "sparse" else X.astype(np.float64, copy=False)
+        values, vectors = self._decomposed(call, rows)
         variance = (rows @ vectors.T).var(axis=0)
-        ratio = variance / rows.var(axis=0).sum()
+        ratio = variance / self._total_variance(call, rows)
         well_posed = (values[-1] > self._well_posed * values[0]) & cupy.isfinite(ratio).all()
         if not bool(well_posed):
             raise Refusal("X has fewer components than asked for, or no variance")
@@ -302,16 +317,40 @@ class _TruncatedSVDOnCupy(CupyEngine):
             "explained_variance_ratio_": ratio,
             "singular_values_": values,
         }
+        dtype = np.float32 if call.X.dtype == np.float32 else np.float64
         return Outcome(
-            model=SimpleNamespace(**{name: a.astype(X.dtype) for name, a in found.items()})
+            model=SimpleNamespace(**{name: a.astype(dtype) for name, a in found.items()})
         )
+
+    def _decomposed(self, call: Call, X: Any) -> decomposition.Singular:
+        import cupy
+
+        n_components = int(call.parameters["n_components"])
+        if call.X.kind != "sparse":
+            return decomposition.truncated_svd(X, n_components, cupy)
+        random_state = check_random_state(call.parameters["random_state"])
+        n_directions = n_components + call.parameters["n_oversamples"]
+        start = to_device(random_state.normal(size=(min(X.shape), n_directions)))
+        return decomposition.randomized_svd(X, n_components, start, call.parameters["n_iter"], cupy)
+
+    def _total_variance(self, call: Call, X: Any) -> Any:
+        if call.X.kind != "sparse":
+            return X.var(axis=0).sum()
+        import cupy
+
+        mean = X.T @ cupy.ones(X.shape[0]) / X.shape[0]
+        return (X.data**2).sum() / X.shape[0] - (mean**2).sum()
 
     def transform(self, call: Call, model: Any) -> Any:
         """Return the coordinates of X in the components."""
         return self.transform_fitted(call, model, self.matrix(call))
 
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        return X @ model.components_.T
+        components = model.components_
+        if call.X.kind != "sparse":
+            return X @ components.T
+        product = X @ components.astype(np.float64).T
+        return product.astype(np.result_type(call.X.dtype, components.dtype), copy=False)
 
     def inverse_transform(self, call: Call, model: Any) -> Any:
         """Return what has the coordinates X in the components."""

@@ -20,8 +20,11 @@ __all__ = ["DeviceArray", "install", "installed", "to_device", "to_host"]
 class DeviceArray(np.ndarray):
     """An array that passes for one on the device."""
 
-    def get(self, order: str = "C") -> np.ndarray:
-        return np.array(self.view(np.ndarray), order=order)
+    def get(self, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
+        if out is None:
+            return np.array(self.view(np.ndarray), order=order)
+        out[...] = self.view(np.ndarray)
+        return out
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(type(value) is np.ndarray and value.ndim for value in inputs):
@@ -87,6 +90,10 @@ class _Csr:
     @property
     def dtype(self) -> np.dtype:
         return self._matrix.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._matrix.shape
 
     def astype(self, dtype: Any) -> _Csr:
         return _Csr(self._matrix.astype(dtype))

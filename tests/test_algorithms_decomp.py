@@ -182,6 +182,24 @@ def test_truncated_svd_is_scikit_learns(algorithm, shape, dtype):
     assert_alike(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(300, 40), (40, 300)])
+@pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_array])
+@pytest.mark.parametrize("normalizer", ["auto", "none", "LU"])
+def test_truncated_svd_of_sparse_rows_draws_what_scikit_learn_draws(
+    normalizer, layout, shape, dtype
+):
+    random = np.random.RandomState(1)
+    X = layout(random.poisson(0.2, shape).astype(dtype))
+    options = {"n_components": 4, "n_iter": 2, "power_iteration_normalizer": normalizer}
+    ours = decomposition.TruncatedSVD(**options, random_state=3)
+    theirs = sklearn.decomposition.TruncatedSVD(**options, random_state=3)
+    same(ours.fit_transform(X), theirs.fit_transform(X), *tolerance(dtype, 1e-7))
+    same(ours.transform(X), theirs.transform(X), *tolerance(dtype, 1e-7))
+    same(ours.transform(X.toarray()), theirs.transform(X.toarray()), *tolerance(dtype, 1e-7))
+    assert_alike(ours, theirs, *tolerance(dtype, 1e-7))
+
+
 @pytest.mark.parametrize("algorithm", ["arpack", "randomized"])
 def test_truncated_svd_says_scikit_learns_errors(algorithm):
     too_many = {"arpack": 6, "randomized": 7}[algorithm]

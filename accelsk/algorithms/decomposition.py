@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Singular", "incremental_pca", "right_singular", "signs", "truncated_svd"]
+__all__ = [
+    "Singular",
+    "incremental_pca",
+    "randomized_svd",
+    "right_singular",
+    "signs",
+    "truncated_svd",
+]
 
 #: Directions beyond those asked for, which keep the last of them exact.
 _SPARE = 10
@@ -63,6 +70,45 @@ def truncated_svd(X: Any, n_components: int, xp: Any) -> Singular:
     Q = xp.linalg.qr(directions, mode="reduced")[0]
     values, vectors = right_singular(Q.T @ X, xp)
     return Singular(values[:n_components], vectors[:n_components])
+
+
+def randomized_svd(X: Any, n_components: int, start: Any, n_iter: int, xp: Any) -> Singular:
+    """Return approximate leading singular values and right vectors of `X`.
+
+    The span is that of scikit-learn's ``randomized_svd`` from the same `start`; the basis of it
+    is orthogonal at every step, whatever the normaliser there.
+
+    Parameters
+    ----------
+    X : array or sparse matrix of shape (n_samples, n_features)
+    n_components : int
+    start : array of shape (the lesser of n_samples and n_features, n_directions)
+        Random directions.
+    n_iter : int
+        The power iterations.
+    xp : module
+        The array namespace.
+
+    References
+    ----------
+    N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review
+    53(2), 2011, 217-288.
+    """
+    wide = X.shape[0] < X.shape[1]
+    tall, transposed = (X.T, X) if wide else (X, X.T)
+
+    def basis(directions: Any) -> Any:
+        return xp.linalg.qr(directions, mode="reduced")[0]
+
+    Q = start
+    for _ in range(n_iter):
+        Q = basis(transposed @ basis(tall @ Q))
+    Q = basis(tall @ Q)
+    # the transpose of X in the basis; its triangular factor has the same singular values
+    inner, R = xp.linalg.qr(transposed @ Q, mode="reduced")
+    left, values, right = xp.linalg.svd(R)
+    vectors = (Q @ right.T if wide else inner @ left).T[:n_components]
+    return Singular(values[:n_components], vectors * signs(vectors, xp))
 
 
 def incremental_pca(

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
-from accelsk.device.transfer import to_device, to_host
+from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
 
@@ -24,6 +25,7 @@ __all__ = [
     "matrix",
     "matrix_refusals",
     "matrix_rule",
+    "sparse_matrix",
     "target",
     "target_refusals",
     "target_rule",
@@ -50,7 +52,8 @@ def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> I
     elif X.kind == "sparse" and not sparse:
         yield "X is sparse"
     elif X.kind not in ("numpy", "cupy", "frame", "sequence", "sparse") or not X.numeric:
-        yield f"X is not a plain array or frame of numbers ({X})"
+        reason = f"X is not a plain array or frame of numbers ({X})"
+        yield reason if X.kind in ("frame", "sparse") else Invalid(reason)
     elif len(X.shape) != 2:
         yield Invalid(f"X has {len(X.shape)} dimensions")
     elif 0 in X.shape:
@@ -101,19 +104,37 @@ def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
         dtype = np.float32 if given.dtype == np.float32 else np.float64
     X = to_device(given.array, dtype)
     if given.dtype is not None and given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
-        reason = "X contains NaN or infinity"
-        raise Refusal(reason if nan_is_valid else Invalid(reason))
+        if nan_is_valid and not bool(cupy.isinf(X).any()):
+            raise Refusal("X contains NaN")
+        raise Refusal(Invalid("X contains NaN or infinity"))
+    return X
+
+
+def sparse_matrix(call: Call) -> Any:
+    """Return a sparse ``X`` on the device by rows, finite, in float64."""
+    import cupy
+    from cupyx.scipy.sparse import csr_matrix
+
+    X = call.X.value
+    if not is_device_array(X):
+        X = scipy.sparse.csr_matrix(X)
+    X = csr_matrix(X.astype(np.float64))
+    if not bool(cupy.isfinite(X.data).all()):
+        raise Refusal(Invalid("X contains NaN or infinity"))
     return X
 
 
 def _column_refusals(call: Call, name: str, dimensions: tuple[int, ...]) -> Iterator[str]:
     column = call.argument(name)
-    if column.kind not in ("numpy", "cupy", "frame", "sequence"):
+    if not column.given:
+        yield Invalid(f"{name} is None")
+    elif column.kind not in ("numpy", "cupy", "frame", "sequence"):
         yield f"{name} is not an array ({column})"
     elif column.shape[:1] != call.X.shape[:1]:
         yield Invalid(f"X and {name} differ in length")
     elif len(column.shape) not in dimensions:
-        yield f"{name} has {len(column.shape)} dimensions"
+        reason = f"{name} has {len(column.shape)} dimensions"
+        yield Invalid(reason) if len(column.shape) > 2 else reason
 
 
 def target_refusals(call: Call, *, outputs: bool) -> Iterator[str]:
@@ -127,7 +148,7 @@ def target_refusals(call: Call, *, outputs: bool) -> Iterator[str]:
     """
     yield from _column_refusals(call, "y", (1, 2) if outputs else (1,))
     if call.y.given and not call.y.numeric:
-        yield f"y is not numeric ({call.y})"
+        yield Invalid(f"y is not numeric ({call.y})")
 
 
 def target_rule(*, outputs: bool) -> Rule:
@@ -182,7 +203,7 @@ def labels(call: Call) -> Labels:
 
     y = call.y.array
     if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
-        raise Refusal(f"y has labels of mixed or unknown type ({call.y})")
+        raise Refusal(Invalid(f"y has labels of mixed or unknown type ({call.y})"))
     if y.dtype.kind not in "biufOU":
         raise Refusal(f"y has labels of dtype {y.dtype}")
     xp = cupy.get_array_module(y)
@@ -190,7 +211,7 @@ def labels(call: Call) -> Labels:
         raise Refusal(Invalid("y is continuous"))
     classes, codes = xp.unique(y, return_inverse=True)
     if len(classes) < 2:
-        raise Refusal("y has one class only")
+        raise Refusal(Invalid("y has one class only"))
     if len(classes) > _MANY_CLASSES and len(classes) > round(len(y) / 2):
         raise Refusal("y has more than half as many classes as rows")
     return Labels(to_device(codes, np.int32), cupy.asnumpy(classes))
