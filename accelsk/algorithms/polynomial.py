@@ -54,12 +54,16 @@ def monomials(X: Any, terms: Any, xp: Any) -> Any:
     xp : module
         The array namespace.
     """
-    result = xp.ones((len(X), len(terms)), X.dtype)
+    n_factors = terms.shape[1]
+    if n_factors == 0:
+        return xp.ones((len(X), len(terms)), X.dtype)
+    result = xp.empty((len(X), len(terms)), X.dtype)
     step = max(1, _CHUNK // max(1, len(terms)))
     for start in range(0, len(X), step):
         rows = X[start : start + step]
         rows = xp.concatenate([rows, xp.ones((len(rows), 1), X.dtype)], axis=1)
-        block = result[start : start + step]
-        for factor in reversed(range(terms.shape[1])):
+        block = rows[:, terms[:, -1]]
+        for factor in reversed(range(n_factors - 1)):
             block *= rows[:, terms[:, factor]]
+        result[start : start + step] = block
     return result

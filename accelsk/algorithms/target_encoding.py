@@ -8,7 +8,7 @@ import numpy as np
 
 from accelsk.algorithms.categories import counts_of, group_sums
 
-__all__ = ["Groups", "by_class", "by_value", "encodings", "others"]
+__all__ = ["Groups", "by_class", "by_value", "encodings", "pooled"]
 
 
 class Groups(NamedTuple):
@@ -78,15 +78,30 @@ def by_value(y: Any, folds: Any, codes: Any, n_folds: int, n_categories: int, xp
     return Groups(count.reshape(shape), mean.reshape(shape), squares.reshape(shape))
 
 
-def others(groups: Groups, fold: int | None, xp: Any) -> Groups:
-    """Return the statistics of all folds but one together, as those of one fold."""
-    if fold is not None:
-        kept = xp.asarray(np.flatnonzero(np.arange(len(groups.count)) != fold))
-        groups = Groups(*(statistic[kept] for statistic in groups))
-    count = groups.count.sum(axis=0, keepdims=True)
-    mean = _ratio((groups.count * groups.mean).sum(axis=0, keepdims=True), count, xp)
-    between = groups.count * (groups.mean - mean) ** 2
-    return Groups(count, mean, (groups.squares + between).sum(axis=0, keepdims=True))
+def pooled(groups: Groups, kept: np.ndarray, xp: Any) -> Groups:
+    """Return the statistics of several sets of folds.
+
+    Parameters
+    ----------
+    groups : Groups
+    kept : ndarray of shape (n_sets, n_folds)
+        One for the folds of a set, zero for the others.
+    xp : module
+        The array namespace.
+
+    Returns
+    -------
+    pooled : Groups
+        A set takes the place of a fold.
+    """
+    sets = xp.asarray(kept, dtype=np.float64)
+    count = xp.tensordot(sets, groups.count, 1)
+    mean = _ratio(xp.tensordot(sets, groups.count * groups.mean, 1), count, xp)
+    squares = xp.tensordot(sets, groups.squares, 1)
+    for fold in range(len(groups.count)):
+        apart = groups.count[fold] * (groups.mean[fold] - mean) ** 2
+        squares += sets[:, fold, None, None] * apart
+    return Groups(count, mean, squares)
 
 
 def encodings(groups: Groups, throughout: Groups, smooth: float | None, xp: Any) -> Any:
@@ -95,7 +110,6 @@ def encodings(groups: Groups, throughout: Groups, smooth: float | None, xp: Any)
     Parameters
     ----------
     groups : Groups
-        Of one fold.
     throughout : Groups
         Of the same rows, all in one category.
     smooth : float or None
@@ -105,7 +119,7 @@ def encodings(groups: Groups, throughout: Groups, smooth: float | None, xp: Any)
 
     Returns
     -------
-    encodings : array of shape (1, n_targets, n_categories)
+    encodings : array of shape (n_folds, n_targets, n_categories)
 
     References
     ----------

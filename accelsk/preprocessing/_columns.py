@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.preprocessing._encoders import OneHotEncoder
 
 from accelsk.algorithms import categories as algorithm
 from accelsk.data import NUMERIC
-from accelsk.device.transfer import is_device_array, to_device, to_host
+from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Rule
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = ["COLUMNS", "Column", "Categories", "columns_of", "fitted_categories"]
 
-Column = Any  #: ndarray of strings, or cupy.ndarray of numbers
+
+class Strings(NamedTuple):
+    """A column of strings, coded.
+
+    Attributes
+    ----------
+    values : list
+        The distinct values, in the order in which they turned up; None and NaN may be among them.
+    codes : array of int of shape (n_samples,)
+        Positions in `values`, on the device.
+    dtype : dtype
+        Of the column as it came.
+    """
+
+    values: list[Any]
+    codes: Any
+    dtype: np.dtype
+
+
+Column = Any  #: `Strings`, or an array of numbers on the device
 
 
 def _refusals(call: Call) -> Iterator[str]:
@@ -69,21 +88,35 @@ def _of_series(series: Any) -> np.ndarray:
 
 
 def _column(array: Any) -> Column:
-    return array if array.dtype.kind in "OU" else to_device(array)
+    if array.dtype.kind not in "OU":
+        return to_device(array)
+    codes, values = _factorized(array)
+    if not all(isinstance(v, str) or v is None or _is_nan(v) for v in values):
+        raise Refusal("X has a column of objects that are not strings")
+    return Strings(values, to_device(codes), array.dtype)
+
+
+def _factorized(array: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """Return the codes and the distinct values of a column."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and array.dtype == object:
+        codes, values = pandas.factorize(array)
+        if (codes >= 0).all():  # it takes None and NaN for one
+            return codes, values.tolist()
+    listed = array.tolist()
+    values = list(set(listed))
+    place = {value: code for code, value in enumerate(values)}
+    return np.fromiter(map(place.__getitem__, listed), np.int64, len(listed)), values
 
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def _of_objects(values: np.ndarray) -> list[Any]:
+def _sorted(values: list[Any]) -> list[Any]:
     """Return the distinct values as scikit-learn sorts them: strings, None, NaN."""
-    found = set(values.tolist())
-    missing = [None] * (None in found) + [np.nan] * any(map(_is_nan, found))
-    strings = [value for value in found if isinstance(value, str)]
-    if not all(isinstance(v, str) or v is None or _is_nan(v) for v in found):
-        raise Refusal("X has a column of objects that are not strings")
-    return sorted(strings) + missing
+    missing = [None] * (None in values) + [np.nan] * any(map(_is_nan, values))
+    return sorted(value for value in values if isinstance(value, str)) + missing
 
 
 def fitted_categories(call: Call, X: list[Column]) -> tuple[list[Categories], list[np.ndarray]]:
@@ -137,8 +170,8 @@ class Categories:
     @classmethod
     def found(cls, column: Column) -> tuple[Categories, np.ndarray]:
         """Return the categories of a column, and how often each occurs."""
-        if not is_device_array(column):
-            categories = cls(np.array(_of_objects(column), dtype=column.dtype))
+        if isinstance(column, Strings):
+            categories = cls(np.array(_sorted(column.values), dtype=column.dtype))
             return categories, categories.counts(column)
         xp = sys.modules["cupy"]
         values, counts = algorithm.distinct(_sortable(column), xp)
@@ -157,24 +190,21 @@ class Categories:
 
     def codes(self, column: Column) -> Any:
         """Return the code of each row on the device; their number for an unknown category."""
-        if is_device_array(column) == (self._numbers is None):
+        if isinstance(column, Strings) != (self._numbers is None):
             raise Refusal("a column has another type than its categories")
-        if self._numbers is None:
-            return to_device(self._codes_on_host(column))
+        if isinstance(column, Strings):
+            return to_device(np.array([self._code(v) for v in column.values]))[column.codes]
         xp = sys.modules["cupy"]
         codes = algorithm.codes_of(_sortable(column), self._numbers, xp)
         if column.dtype.kind == "f" and bool(xp.isinf(column).any()):
             raise Refusal(Invalid("X contains infinity"))
         return codes
 
-    def _codes_on_host(self, column: np.ndarray) -> np.ndarray:
-        code, unknown = self._table.get, len(self.values)
-        codes = np.array([code(value, unknown) for value in column.tolist()], dtype=np.int64)
-        if self._nan is not None:
-            for row in np.flatnonzero(codes == unknown):
-                if _is_nan(column[row]):
-                    codes[row] = self._nan
-        return codes
+    def _code(self, value: Any) -> int:
+        unknown = len(self.values)
+        if _is_nan(value):
+            return unknown if self._nan is None else self._nan
+        return self._table.get(value, unknown)
 
 
 def _sortable(values: Any) -> Any:

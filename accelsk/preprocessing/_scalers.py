@@ -97,7 +97,10 @@ class _Scaler(Preprocessor):
     def _delivered(self, call: Call, result: Any) -> Any:
         given = call.X
         if _in_place(call) and given.kind == "numpy" and given.dtype == result.dtype:
-            np.copyto(given.value, to_host(result))
+            if given.value.flags.c_contiguous and result.flags.c_contiguous:
+                result.get(out=given.value)
+            else:
+                np.copyto(given.value, to_host(result))
             return given.value
         return result
 

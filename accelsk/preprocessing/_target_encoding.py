@@ -110,31 +110,28 @@ class TargetEncoderOnCupy(CupyEngine):
         categories, _ = fitted_categories(call, X)
         codes = [known.codes(column) for known, column in zip(categories, X, strict=True)]
         n_folds, folds = 1, cupy.zeros(len(codes[0]), np.int64)
+        sets = np.ones((1, 1))
         if call.method == "fit_transform":
             n_folds, folds = _folds(call, target)
-        throughout = target.groups(folds, cupy.zeros_like(folds), n_folds, 1)
-        groups = [
-            # scikit-learn counts an unknown category as the first one
-            target.groups(folds, cupy.where(column < len(known), column, 0), n_folds, len(known))
-            for known, column in zip(categories, codes, strict=True)
-        ]
+            sets = np.vstack([np.ones(n_folds), 1 - np.eye(n_folds)])
         smooth = call.parameters["smooth"]
-        encode = partial(_encoded, groups, throughout, None if smooth == "auto" else float(smooth))
-        mean = target.mean(target_encoding.others(throughout, None, cupy))
-        encodings = [to_host(row[:-1]) for table in encode(None) for row in table]
-        model = _model([known.values for known in categories], encodings, mean)
-        model.folds, model.codes = folds, codes
-        model.tables_of_folds = [encode(k) for k in range(n_folds)] if n_folds > 1 else []
+        encode = partial(_tables, target, folds, sets, None if smooth == "auto" else float(smooth))
+        throughout, tables = encode([len(known) for known in categories], codes)
+        encodings = [row[:-1] for table in tables for row in to_host(table[0])]
+        model = SimpleNamespace(categories=categories, tables=[table[0] for table in tables])
+        model.training = (folds, codes, [table[1:] for table in tables])
         fitted = {
             "categories_": [known.values for known in categories],
             "encodings_": encodings,
-            "target_mean_": mean,
+            "target_mean_": target.mean(throughout),
             "target_type_": target.kind,
             "classes_": target.classes,
             "_infrequent_enabled": False,
         }
         outcome = Outcome(model=model, attributes=fitted)
-        if call.method == "fit_transform":
+        if call.method == "fit":
+            del model.training
+        else:
             outcome.announce.append(partial(_deprecations, call))
         return outcome
 
@@ -154,15 +151,12 @@ class TargetEncoderOnCupy(CupyEngine):
         )
 
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        import cupy
-
+        folds, codes, tables = model.training
+        del model.training
         result = []
-        per_feature = zip(*model.tables_of_folds, strict=True)
-        for tables, column in zip(per_feature, model.codes, strict=True):
-            table = cupy.stack(tables)
+        for table, column in zip(tables, codes, strict=True):
             table[:, :, -1] = table[-1, :, -1]  # scikit-learn lets the last fold stand
-            result.append(table.transpose(0, 2, 1)[model.folds, column])
-        del model.folds, model.codes, model.tables_of_folds
+            result.append(table.transpose(0, 2, 1)[folds, column])
         return _joined(result)
 
 
@@ -172,17 +166,32 @@ def _joined(blocks: list[Any]) -> Any:
     return cupy.ascontiguousarray(cupy.concatenate(blocks, axis=1))
 
 
-def _encoded(groups: list[Groups], throughout: Groups, smooth: Any, fold: int | None) -> list[Any]:
-    """Return a table for each feature: the encodings, and last that of an unknown category."""
+def _tables(
+    target: _Target,
+    folds: Any,
+    sets: np.ndarray,
+    smooth: float | None,
+    widths: list[int],
+    codes: list[Any],
+) -> tuple[Groups, list[Any]]:
+    """Return the statistics of the target in each set of folds, and a table for each feature.
+
+    A table holds for each set and target the encodings, and last that of an unknown category.
+    """
     import cupy
 
-    everything = target_encoding.others(throughout, fold, cupy)
+    def pooled(column: Any, width: int) -> Groups:
+        groups = target.groups(folds, column, sets.shape[1], width)
+        return target_encoding.pooled(groups, sets, cupy)
+
+    throughout = pooled(cupy.zeros_like(folds), 1)
     tables = []
-    for group in groups:
-        pooled = target_encoding.others(group, fold, cupy)
-        table = target_encoding.encodings(pooled, everything, smooth, cupy)
-        tables.append(cupy.concatenate([table, everything.mean], axis=2)[0])
-    return tables
+    for column, width in zip(codes, widths, strict=True):
+        # scikit-learn counts an unknown category as the first one
+        groups = pooled(cupy.where(column < width, column, 0), width)
+        table = target_encoding.encodings(groups, throughout, smooth, cupy)
+        tables.append(cupy.concatenate([table, throughout.mean], axis=2))
+    return throughout, tables
 
 
 def _model(categories: list[np.ndarray], encodings: list[np.ndarray], mean: Any) -> SimpleNamespace:
