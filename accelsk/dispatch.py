@@ -25,7 +25,7 @@ from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
 from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
 from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
-from accelsk.estimator import SLOT, Accelerated
+from accelsk.estimator import Accelerated, DeviceState
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal
 from accelsk.introspection import overridden, replaced, validates_input
 from accelsk.profiling.events import Event, Stopwatch, report
@@ -324,7 +324,7 @@ def _release_before_refit(estimator: Accelerated) -> None:
         estimator._accelsk_release()
     except Exception as error:
         logger.debug("an earlier fit could not be fetched", exc_info=error)
-        estimator.__dict__.pop(SLOT, None)
+        DeviceState.drop(estimator)
 
 
 def _object(config: Config, chosen: Plan) -> None:

@@ -57,6 +57,10 @@ class DeviceState:
     #: Every state whose attributes are on the device alone, by identity.
     unfetched: ClassVar = weakref.WeakValueDictionary[int, "DeviceState"]()
 
+    #: The states of estimators that were fitted elsewhere, by the identity of the estimator. Their
+    #: ``__dict__`` stays what scikit-learn made it: a prediction changes nothing that can be seen.
+    restored: ClassVar[dict[int, DeviceState]] = {}
+
     def __init__(
         self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
     ) -> None:
@@ -64,7 +68,8 @@ class DeviceState:
         self.model = model
         self.fetched = fetched
         self._lock = threading.RLock()
-        self._owner = weakref.ref(estimator)
+        forget = functools.partial(self._forget, id(estimator))
+        self._owner = weakref.ref(estimator, forget if fetched else None)
         self._fingerprint = self._take_fingerprint(estimator)
         if not fetched:
             self.unfetched[id(self)] = self
@@ -76,15 +81,26 @@ class DeviceState:
         Where its ``__dict__`` was copied from another estimator's, it gets a state of its own
         as long as attributes are to be fetched, so that both get them.
         """
-        state: DeviceState | None = estimator.__dict__.get(SLOT)
+        own = estimator.__dict__
+        state: DeviceState | None = own.get(SLOT) or cls.restored.get(id(estimator))
         if state is None or state._owner() is estimator:
             return state
         if state.fetched:
-            del estimator.__dict__[SLOT]
+            cls.drop(estimator)
             return None
         state = cls(state.engine, state.model, estimator, fetched=False)
-        estimator.__dict__[SLOT] = state
+        own[SLOT] = state
         return state
+
+    @classmethod
+    def drop(cls, estimator: Accelerated) -> None:
+        """Forget the state of `estimator`, if it has one."""
+        estimator.__dict__.pop(SLOT, None)
+        cls.restored.pop(id(estimator), None)
+
+    @classmethod
+    def _forget(cls, key: int, _: object) -> None:
+        cls.restored.pop(key, None)
 
     def __reduce__(self) -> tuple[type, tuple]:
         # where a class of somebody's own puts the whole ``__dict__`` into a pickle or copy
@@ -219,14 +235,18 @@ class Accelerated(BaseEstimator):
         return object.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if SLOT in self.__dict__ and name in self._accelsk_watched_names():
+        if self._accelsk_held() and name in self._accelsk_watched_names():
             self._accelsk_release()
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        if SLOT in self.__dict__ and name in self._accelsk_watched_names():
+        if self._accelsk_held() and name in self._accelsk_watched_names():
             self._accelsk_release()
         super().__delattr__(name)
+
+    def _accelsk_held(self) -> bool:
+        """Whether there may be a model on the device."""
+        return SLOT in self.__dict__ or id(self) in DeviceState.restored
 
     @classmethod
     def _accelsk_fitted_names(cls) -> frozenset[str]:
@@ -246,12 +266,12 @@ class Accelerated(BaseEstimator):
     def _accelsk_release(self) -> None:
         """Have every fitted attribute on the host and drop the device model."""
         self._accelsk_fetch()
-        self.__dict__.pop(SLOT, None)
+        DeviceState.drop(self)
 
     def _accelsk_adopt(self, engine: Engine, model: Any, attributes: dict[str, Any]) -> None:
         """Take over what `engine` fitted, in place of all earlier fitted state."""
         own = self.__dict__
-        own.pop(SLOT, None)
+        DeviceState.drop(self)
         for name in _INPUT_NAMES | self._accelsk_fitted_names():
             own.pop(name, None)
         own.update(attributes)
@@ -268,7 +288,7 @@ class Accelerated(BaseEstimator):
             return state.model
         self._accelsk_release()
         model = engine.restore(self)
-        self.__dict__[SLOT] = DeviceState(engine, model, self, fetched=True)
+        DeviceState.restored[id(self)] = DeviceState(engine, model, self, fetched=True)
         return model
 
     def __dir__(self) -> list[str]:
