@@ -104,9 +104,9 @@ def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
         dtype = np.float32 if given.dtype == np.float32 else np.float64
     X = to_device(given.array, dtype)
     if given.dtype is not None and given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
-        if nan_is_valid and not bool(cupy.isinf(X).any()):
-            raise Refusal("X contains NaN")
-        raise Refusal(Invalid("X contains NaN or infinity"))
+        reason = "X contains NaN or infinity"
+        valid = nan_is_valid and not bool(cupy.isinf(X).any())
+        raise Refusal(reason if valid else Invalid(reason))
     return X
 
 
