@@ -139,7 +139,7 @@ def assert_same(
         _assert_close(np.asarray(actual), np.asarray(expected), rtol, name)
     elif isinstance(expected, (str, dict)) and values:
         assert actual == expected, name
-    elif hasattr(expected, "to_numpy"):
+    elif hasattr(expected, "columns"):
         if hasattr(expected, "columns"):  # the trees of hdbscan have none
             assert list(actual.columns) == list(expected.columns), name
         assert_same(actual.to_numpy(), expected.to_numpy(), rtol, name, values=values)

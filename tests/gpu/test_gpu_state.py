@@ -17,7 +17,7 @@ from class_cases import Case, all_classes, case_of
 from gpu_oracle import Raised, assert_same, assert_same_methods, fitted_names, original, outcomes
 from parameter_options import options
 from sklearn.base import clone
-from test_gpu_every_class import every_class, fit
+from test_gpu_every_class import every_class, fit, fits_on_gpu
 
 import accelsk
 
@@ -82,7 +82,8 @@ def test_a_model_of_scikit_learns_answers_on_the_gpu(cls: Any, on_gpu: Any) -> N
 
 
 @every_class
-def test_assigned_and_edited_attributes_count(cls: Any) -> None:
+def test_assigned_and_edited_attributes_count(cls: Any, on_gpu: Any) -> None:
+    on_gpu.expected = fits_on_gpu(cls)
     case = case_of(cls)
     data = case.data()
     base = cls(**case.parameters)
@@ -153,7 +154,7 @@ def test_a_hyperparameter_set_after_the_fit_counts(cls: Any) -> None:
     plain = accelsk.to_sklearn(copy.copy(actual))
     for parameter, value in options(cls._accelsk_original):
         before = getattr(plain, parameter)
-        if _no_bearing(parameter):
+        if _no_bearing(parameter) or parameter in case.unsettable:
             continue
         for est in (actual, plain):
             est.set_params(**{parameter: copy.deepcopy(value)})
