@@ -197,7 +197,8 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     anew = call.fits and not call.continues
     outcome = engine.run(call, None if anew else estimator._accelsk_model(engine))
     result = to_host(outcome.result) if on_host(call.data.value) else outcome.result
-    if not anew and call.takes_features and call.X.given:
+    named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
+    if named and not anew and call.takes_features and call.X.given:
         # warns where one of the fit and this call had feature names and the other had not
         check_feature_names(estimator, call.X.value, reset=False)
     if call.fits:
