@@ -216,9 +216,9 @@ CASES: dict[str, Case] = {
         blobs,
         {"n_epochs": 30},
         approximate=True,
-        vague=dict.fromkeys(("transform", "inverse_transform"), "points move at random"),
-    ),
-        blobs, approximate=True, vague={"transform": "negative samples are drawn by chance"}
+        vague=dict.fromkeys(
+            ("transform", "inverse_transform"), "negative samples are drawn by chance"
+        ),
     ),
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from test_algorithms_bayes import *  # noqa: F403
 from test_algorithms_decomp import *  # noqa: F403
+from test_algorithms_neighbors import *  # noqa: F403
 
 import accelsk
 
