@@ -34,17 +34,24 @@ def _indefinite(call: Call) -> bool:
 
 
 class _Problem(NamedTuple):
-    """Two classes: the rows, which side each is on (+1 or -1), what each may cost, the kernel's
-    gamma.
-    """
+    """Rows, what each may cost, and which of two classes each is in (+1 or -1)."""
 
     X: Any
     side: Any
     cost: Any
-    gamma: float
+    kernel: kernels.Kernel
 
     def among(self, rows: Any) -> _Problem:
-        return _Problem(self.X[rows], self.side[rows], self.cost[rows], self.gamma)
+        X = kernels.between(self.X, rows, rows, self.kernel)
+        return _Problem(X, self.side[rows], self.cost[rows], self.kernel)
+
+    def products(self, X: Any, coef: Any) -> Any:
+        """Return the decision values of rows, short of the intercept."""
+        import cupy
+
+        support = cupy.flatnonzero(coef)
+        others = kernels.landmarks(self.X, support, self.kernel)
+        return kernels.product(X, others, coef[support, None], self.kernel, cupy)[:, 0]
 
 
 class _DualOnCuml(CumlEngine):
@@ -56,11 +63,17 @@ class _DualOnCuml(CumlEngine):
     dtype = np.float64
     min_rows = 2
     rules: tuple[Rule, ...] = (
-        only("kernel", "linear", "poly", "rbf", "sigmoid", fit_only=False),
+        only("kernel", "linear", "poly", "rbf", "sigmoid", "precomputed", fit_only=False),
         refuse("a kernel that is not positive: a fit has many ends", _indefinite),
         only("max_iter", -1),
         only("verbose", False, 0),
         refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),
+        refuse(
+            Invalid("the precomputed kernel is not square"),
+            lambda call: (
+                call.parameters["kernel"] == "precomputed" and call.X.shape[:1] != call.X.shape[1:]
+            ),
+        ),
         refuse(
             Invalid("sample_weight is a number"), lambda call: call.sample_weight.kind == "scalar"
         ),
@@ -78,15 +91,17 @@ class _DualOnCuml(CumlEngine):
             raise Refusal("sample_weight has zeros")
         return weight
 
-    def kernel(self, call: Call, gamma: float) -> kernels.Kernel:
+    def kernel(self, call: Call, gamma: Any) -> kernels.Kernel:
         parameters = call.parameters
         return kernels.Kernel(
-            parameters["kernel"], gamma, parameters["degree"], parameters["coef0"]
+            parameters["kernel"], float(gamma), parameters["degree"], parameters["coef0"]
         )
 
     def gamma(self, call: Call, X: Any) -> Any:
         """Return the value that scikit-learn gives ``gamma``."""
         gamma = call.parameters["gamma"]
+        if call.parameters["kernel"] == "precomputed":
+            return 0.0
         if gamma == "auto":
             return 1.0 / X.shape[1]
         if gamma != "scale":
@@ -97,9 +112,17 @@ class _DualOnCuml(CumlEngine):
     def parameters(self, call: Call) -> dict[str, Any]:
         return {name: call.parameters[name] for name in ("C", "kernel", "degree", "coef0", "tol")}
 
-    def solver(self, call: Call, gamma: float) -> Any:
-        """Return an unfitted cuML model."""
-        return self.new_model(**self.parameters(call), gamma=float(gamma))
+    def solve(
+        self, call: Call, X: Any, y: Any, weight: Any, kernel: kernels.Kernel
+    ) -> tuple[Any, int]:
+        """Return cuML's signed dual variable of each row, and the number of iterations."""
+        import cupy
+
+        solver = self.new_model(**self.parameters(call), gamma=kernel.gamma)
+        solver.fit(X, y, sample_weight=weight)
+        coef = cupy.zeros(len(X))
+        coef[solver.support_] = solver.dual_coef_[0]
+        return coef, int(np.ravel(solver.n_iter_)[0])
 
     def check(self, call: Call, optimality: dual_svm.Optimality) -> None:
         """Refuse where cuML stopped before libsvm would have."""
@@ -112,7 +135,7 @@ class _DualOnCuml(CumlEngine):
         """Return the model; `layout` and `intercept` have the signs of libsvm."""
         return SimpleNamespace(
             support=layout.support,
-            vectors=X[layout.support],
+            vectors=kernels.landmarks(X, layout.support, self.kernel(call, gamma)),
             n_support=to_host(layout.n_support).astype(np.int32),
             coef=layout.coef,
             intercept=intercept,
@@ -122,9 +145,11 @@ class _DualOnCuml(CumlEngine):
         )
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
+        precomputed = estimator.kernel == "precomputed"
+        vectors = np.empty((0, 0)) if precomputed else to_host(model.vectors)
         attributes = {
             "support_": to_host(model.support).astype(np.int32),
-            "support_vectors_": np.ascontiguousarray(to_host(model.vectors)),
+            "support_vectors_": np.ascontiguousarray(vectors),
             "dual_coef_": np.ascontiguousarray(to_host(model.coef)),
             "intercept_": model.intercept.copy(),
             "fit_status_": 0,
@@ -146,8 +171,9 @@ class _DualOnCuml(CumlEngine):
     def restore(self, estimator: Any) -> SimpleNamespace:
         if estimator._sparse:
             raise Refusal("the model was fitted on sparse rows")
+        precomputed = estimator.kernel == "precomputed"
         return SimpleNamespace(
-            vectors=to_device(estimator.support_vectors_),
+            vectors=to_device(estimator.support_ if precomputed else estimator.support_vectors_),
             n_support=estimator._n_support,
             coef=to_device(estimator._dual_coef_),
             intercept=estimator._intercept_,
@@ -210,6 +236,7 @@ class SVCOnCuml(_DualOnCuml):
         class_weight = class_weights(call, codes, classes)
         cost = call.parameters["C"] * self.weights(call) * cupy.asarray(class_weight)[codes]
         gamma = self.gamma(call, X)
+        kernel = self.kernel(call, gamma)
         probability = call.parameters.get("probability", "deprecated")
         seed = draw_seed(call)
         coefs, intercepts, n_iters, sigmoids = [], [], [], []
@@ -217,8 +244,8 @@ class SVCOnCuml(_DualOnCuml):
             of_pair = [cupy.flatnonzero(codes == code) for code in pair]
             rows = cupy.concatenate(of_pair)
             side = cupy.where(codes[rows] == pair[0], 1.0, -1.0)
-            problem = _Problem(X[rows], side, cost[rows], gamma)
-            coef, intercept, n_iter = self._solve(call, problem)
+            problem = _Problem(kernels.between(X, rows, rows, kernel), side, cost[rows], kernel)
+            coef, intercept, n_iter = self._solve_pair(call, problem)
             everywhere = cupy.zeros(len(X))
             everywhere[rows] = coef
             coefs.append(everywhere)
@@ -240,30 +267,22 @@ class SVCOnCuml(_DualOnCuml):
             ),
         )
 
-    def _solve(self, call: Call, problem: _Problem) -> tuple[Any, float, int]:
+    def _solve_pair(self, call: Call, problem: _Problem) -> tuple[Any, float, int]:
         """Return the signed dual variables, the intercept, and the iterations."""
         import cupy
 
-        X, side, cost, gamma = problem
-        solver = self.solver(call, gamma)
+        X, side, cost, kernel = problem
         weight = cost / call.parameters["C"]
-        solver.fit(X, (side > 0).astype(np.int32), sample_weight=weight)
-        coef = cupy.zeros(len(X))
-        coef[solver.support_] = solver.dual_coef_[0]
-        product = self._products(call, X, problem, coef)
+        coef, n_iter = self.solve(call, X, (side > 0).astype(np.int32), weight, kernel)
         optimality = dual_svm.optimality(
-            side[None], (side - product)[None], (side * coef)[None], cost[None], cupy
+            side[None],
+            (side - problem.products(X, coef))[None],
+            (side * coef)[None],
+            cost[None],
+            cupy,
         )
         self.check(call, optimality)
-        return coef, optimality.intercept, int(solver.n_iter_[0])
-
-    def _products(self, call: Call, X: Any, problem: _Problem, coef: Any) -> Any:
-        """Return the decision values of rows, short of the intercept."""
-        import cupy
-
-        support = cupy.flatnonzero(coef)
-        kernel = self.kernel(call, problem.gamma)
-        return kernels.product(X, problem.X[support], coef[support, None], kernel, cupy)[:, 0]
+        return coef, optimality.intercept, n_iter
 
     def _sigmoid(self, call: Call, problem: _Problem, seed: int) -> platt.Sigmoid:
         """Return what makes probabilities of decision values, by cross-validation."""
@@ -271,14 +290,15 @@ class SVCOnCuml(_DualOnCuml):
 
         decision = cupy.zeros(len(problem.X))
         for fold in platt.folds(len(problem.X), seed):
-            held_out = cupy.zeros(len(problem.X), bool)
-            held_out[to_device(fold)] = True
-            kept = problem.among(~held_out)
+            held_out = to_device(fold)
+            others = to_device(np.setdiff1d(np.arange(len(problem.X)), fold))
+            kept = problem.among(others)
             if bool((kept.side == kept.side[0]).all()):
                 decision[held_out] = kept.side[0]
                 continue
-            coef, intercept, _ = self._solve(call, kept)
-            decision[held_out] = self._products(call, problem.X[held_out], kept, coef) + intercept
+            coef, intercept, _ = self._solve_pair(call, kept)
+            X = kernels.between(problem.X, held_out, others, problem.kernel)
+            decision[held_out] = kept.products(X, coef) + intercept
         return platt.fit_sigmoid(to_host(decision), to_host(problem.side > 0))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
@@ -355,26 +375,22 @@ class SVROnCuml(_DualOnCuml):
 
         y, weight = target(call), self.weights(call)
         gamma = self.gamma(call, X)
-        solver = self.solver(call, gamma)
-        solver.fit(X, y, sample_weight=weight)
-        coef = cupy.zeros(len(X))
-        coef[solver.support_] = solver.dual_coef_[0]
-        support = cupy.flatnonzero(coef)
-        kernel = self.kernel(call, gamma)
-        product = kernels.product(X, X[support], coef[support, None], kernel, cupy)
+        problem = _Problem(X, None, call.parameters["C"] * weight, self.kernel(call, gamma))
+        coef, n_iter = self.solve(call, X, y, weight, problem.kernel)
         side = cupy.asarray([[1.0], [-1.0]]) * cupy.ones(len(X))
         optimality = dual_svm.optimality(
             side,
-            y - product[:, 0] - side * call.parameters["epsilon"],
+            y - problem.products(X, coef) - side * call.parameters["epsilon"],
             cupy.maximum(side * coef, 0),
-            cupy.broadcast_to(call.parameters["C"] * weight, side.shape),
+            cupy.broadcast_to(problem.cost, side.shape),
             cupy,
         )
         self.check(call, optimality)
+        support = cupy.flatnonzero(coef)
         n_support = np.array([len(support)] * 2)
         layout = dual_svm.Layout(support, n_support, coef[None, support])
         model = self.fitted(call, X, layout, np.array([optimality.intercept]), gamma)
-        model.n_iter = int(solver.n_iter_)
+        model.n_iter = n_iter
         return Outcome(model=model, announce=warnings_of_target(call))
 
     def predict(self, call: Call, model: Any) -> Any:

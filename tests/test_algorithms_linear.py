@@ -381,6 +381,7 @@ DIGITS, DIGIT = (part[:300] for part in load_digits(return_X_y=True))
         {"class_weight": 3.0},
         {"kernel": "linear", "C": 0.01},
         {"kernel": "poly", "degree": 2},
+        {"kernel": "precomputed"},
     ],
 )
 @pytest.mark.parametrize("weighted", [False, True])
@@ -388,6 +389,8 @@ def test_svc_is_laid_out_as_libsvm(X, y, parameters, weighted):
     parameters = dict(parameters)
     if parameters.get("class_weight") == 3.0:
         parameters["class_weight"] = {np.unique(y)[1].item(): 3.0}
+    if parameters.get("kernel") == "precomputed":
+        X = np.exp(-((X[:, None].astype(float) - X) ** 2).sum(axis=2) / (X.shape[1] * X.var()))
     weight = WEIGHTS[: len(X)] if weighted else None
     ours = svm.SVC(tol=2e-5, **parameters).fit(X, y, weight)
     theirs = sklearn.svm.SVC(tol=2e-5, **parameters).fit(X, y, weight)
@@ -414,11 +417,14 @@ def test_svc_is_laid_out_as_libsvm(X, y, parameters, weighted):
         {"C": 10, "epsilon": 5.0},
         {"kernel": "linear", "epsilon": 0.0},
         {"kernel": "poly", "coef0": 1.0},
+        {"kernel": "precomputed"},
     ],
 )
 @pytest.mark.parametrize("weighted", [False, True])
 def test_svr_is_laid_out_as_libsvm(parameters, weighted):
     X, y = DIABETES[:200], PROGRESS[:200]
+    if parameters.get("kernel") == "precomputed":
+        X = X @ X.T
     weight = WEIGHTS[:200] if weighted else None
     ours = svm.SVR(**parameters).fit(X, y, weight)
     theirs = sklearn.svm.SVR(**parameters).fit(X, y, weight)
@@ -432,10 +438,15 @@ def test_svr_is_laid_out_as_libsvm(parameters, weighted):
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(("X", "y"), [(DIGITS, DIGIT), (IRIS, SPECIES), (IRIS[50:], SPECIES[50:])])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_probabilities_are_those_of_libsvm_with_the_same_seed(X, y, weighted):
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_probabilities_are_those_of_libsvm_with_the_same_seed(X, y, weighted, precomputed):
     weight = WEIGHTS[: len(X)] if weighted else None
-    ours = svm.SVC(probability=True, random_state=3).fit(X, y, weight)
-    theirs = sklearn.svm.SVC(probability=True, random_state=3).fit(X, y, weight)
+    if precomputed:
+        X = X @ X.T
+    parameters = {"probability": True, "random_state": 3, "C": 0.1 if precomputed else 1.0}
+    parameters["kernel"] = "precomputed" if precomputed else "rbf"
+    ours = svm.SVC(**parameters).fit(X, y, weight)
+    theirs = sklearn.svm.SVC(**parameters).fit(X, y, weight)
     assert_same_result(ours.predict_proba(X), theirs.predict_proba(X), 5e-3)
     assert_same_result(ours.predict_log_proba(X), np.log(ours.predict_proba(X)), 0)
     there = accelsk.from_sklearn(theirs)

@@ -26,6 +26,10 @@ def class_pairs(n_classes: int) -> Iterator[tuple[int, int]]:
             yield first, second
 
 
+#: Within this share of its cost a dual variable is at zero, or at its cost.
+_AT_BOUND = 1e-12
+
+
 class Optimality(NamedTuple):
     """How far dual variables are from the optimum, and the intercept that goes with them.
 
@@ -63,7 +67,7 @@ def optimality(side: Any, wanted: Any, alpha: Any, cost: Any, xp: Any) -> Optima
     on Intelligent Systems and Technology 2, 2011, section 4.
     """
     infinity = xp.asarray(np.inf)
-    below, above = alpha < cost, alpha > 0
+    below, above = alpha < cost * (1 - _AT_BOUND), alpha > cost * _AT_BOUND
     largest = float(xp.where(xp.where(side > 0, below, above), wanted, -infinity).max())
     smallest = float(xp.where(xp.where(side > 0, above, below), wanted, infinity).min())
     free = below & above

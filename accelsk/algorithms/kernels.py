@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["KERNELS", "Kernel", "matrix", "product"]
+__all__ = ["KERNELS", "Kernel", "between", "landmarks", "matrix", "product"]
 
 #: Elements of the largest intermediate array: 512 MB in float64.
 _CHUNK = 1 << 26
@@ -17,7 +17,8 @@ class Kernel(NamedTuple):
     Attributes
     ----------
     name : str
-        A key of `KERNELS`.
+        A key of `KERNELS`, or ``"precomputed"``: rows then are rows of the kernel matrix, and the
+        others are given by their columns.
     gamma : float
     degree : float
     coef0 : float
@@ -103,7 +104,28 @@ def matrix(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
     -------
     K : array of shape (n_rows, n_others)
     """
+    if kernel.name == "precomputed":
+        return X[:, Y]
     return KERNELS[kernel.name](X, Y, kernel, xp)
+
+
+def landmarks(X: Any, rows: Any, kernel: Kernel) -> Any:
+    """Return some rows of the data as `matrix` takes them for its second argument."""
+    return rows if kernel.name == "precomputed" else X[rows]
+
+
+def between(X: Any, rows: Any, others: Any, kernel: Kernel) -> Any:
+    """Return some rows of the data as `matrix` takes them for its first argument.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features) or (n_samples, n_samples)
+    rows : array of int
+    others : array of int
+        The rows that they will be compared with.
+    kernel : Kernel
+    """
+    return X[rows][:, others] if kernel.name == "precomputed" else X[rows]
 
 
 def product(X: Any, Y: Any, coef: Any, kernel: Kernel, xp: Any) -> Any:
