@@ -194,9 +194,32 @@ CASES: dict[str, Case] = {
     ),
     # of clusters well apart the embedding is arbitrary
     "manifold.SpectralEmbedding": Case(regression, {"n_neighbors": 20}, approximate=True),
-    "preprocessing.TargetEncoder": Case(categories, {"random_state": 0}),
+    "manifold.TSNE": Case(blobs, approximate=True),
+    "naive_bayes.CategoricalNB": Case(categories),
+    "naive_bayes.ComplementNB": Case(counts),
+    "naive_bayes.MultinomialNB": Case(counts),
+    "neighbors.KernelDensity": Case(blobs),
+    "preprocessing.LabelBinarizer": Case(label_data),
+    "preprocessing.LabelEncoder": Case(label_data),
+    "preprocessing.OneHotEncoder": Case(categories),
+    "preprocessing.PolynomialFeatures": Case(
+        regression,
+        unsettable=dict.fromkeys(
+            ("degree", "include_bias", "interaction_only"), "it returns memory it never wrote"
+        ),
+    ),
+    "preprocessing.TargetEncoder": Case(categories),
     "random_projection.GaussianRandomProjection": Case(
         regression, {"n_components": 3, "compute_inverse_components": True}
+    ),
+    "random_projection.SparseRandomProjection": Case(
+        regression, {"n_components": 3, "compute_inverse_components": True}
+    ),
+    "svm.LinearSVC": Case(
+        classification,
+        {"tol": 1e-8, "max_iter": 100_000, "dual": False},
+        rtol=1e-3,
+        vague={"n_iter_": _ITERATIONS},
     ),
     "svm.LinearSVR": Case(
         regression,
