@@ -20,11 +20,8 @@ __all__ = ["DeviceArray", "install", "installed", "to_device", "to_host"]
 class DeviceArray(np.ndarray):
     """An array that passes for one on the device."""
 
-    def get(self, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
-        if out is None:
-            return np.array(self.view(np.ndarray), order=order)
-        out[...] = self.view(np.ndarray)
-        return out
+    def get(self, order: str = "C") -> np.ndarray:
+        return np.array(self.view(np.ndarray), order=order)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if any(type(value) is np.ndarray and value.ndim for value in inputs):

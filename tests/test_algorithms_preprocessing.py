@@ -198,6 +198,9 @@ def test_without_a_copy_the_array_itself_is_scaled(name, order):
     same(X, theirs.fit_transform(reference), 1e-9, 1e-9)
     assert ours.inverse_transform(X) is X
     np.testing.assert_allclose(X, ROWS, 1e-9, 1e-9)
+    on_device = device_double._asarray(ROWS)
+    assert ours.transform(on_device) is on_device
+    same(on_device.get(), theirs.transform(np.array(ROWS)), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("name", ["StandardScaler", "MinMaxScaler", "MaxAbsScaler"])

@@ -173,8 +173,9 @@ class Categories:
         if isinstance(column, Strings):
             categories = cls(np.array(_sorted(column.values), dtype=column.dtype))
             return categories, categories.counts(column)
-        xp = sys.modules["cupy"]
-        values, counts = algorithm.distinct(_sortable(column), xp)
+        import cupy
+
+        values, counts = algorithm.distinct(_sortable(column), cupy)
         host = to_host(values).view(bool) if column.dtype == bool else to_host(values)
         if host.dtype.kind == "f" and np.isinf(host).any():
             raise Refusal(Invalid("X contains infinity"))
@@ -185,8 +186,9 @@ class Categories:
 
     def counts(self, column: Column) -> np.ndarray:
         """Return how often each category occurs."""
-        xp = sys.modules["cupy"]
-        return to_host(algorithm.counts_of(self.codes(column), len(self), xp))
+        import cupy
+
+        return to_host(algorithm.counts_of(self.codes(column), len(self), cupy))
 
     def codes(self, column: Column) -> Any:
         """Return the code of each row on the device; their number for an unknown category."""
@@ -194,9 +196,10 @@ class Categories:
             raise Refusal("a column has another type than its categories")
         if isinstance(column, Strings):
             return to_device(np.array([self._code(v) for v in column.values]))[column.codes]
-        xp = sys.modules["cupy"]
-        codes = algorithm.codes_of(_sortable(column), self._numbers, xp)
-        if column.dtype.kind == "f" and bool(xp.isinf(column).any()):
+        import cupy
+
+        codes = algorithm.codes_of(_sortable(column), self._numbers, cupy)
+        if column.dtype.kind == "f" and bool(cupy.isinf(column).any()):
             raise Refusal(Invalid("X contains infinity"))
         return codes
 

@@ -13,7 +13,7 @@ from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
-from accelsk.preprocessing._base import Preprocessor, fresh, numbers, plain, shares
+from accelsk.preprocessing._base import Preprocessor, fresh, plain, shares
 
 __all__ = ["MaxAbsScalerOnCupy", "MinMaxScalerOnCupy", "StandardScalerOnCupy"]
 
@@ -82,25 +82,31 @@ class _Scaler(Preprocessor):
         return self._delivered(call, self.backward(call, model, self._finite(call)))
 
     def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        if shares(call, X) and not _in_place(call):
+        if shares(call, X):
             X = X.copy()
         return self._delivered(call, self.forward(call, model, X))
 
     def _finite(self, call: Call) -> Any:
         import cupy
 
-        X = numbers(call) if _in_place(call) else fresh(call)
+        X = fresh(call)
         if bool(cupy.isinf(X).any()):
             raise Refusal(Invalid("X contains infinity"))
         return X
 
     def _delivered(self, call: Call, result: Any) -> Any:
+        """Return the result, in place of ``X`` where that is asked for.
+
+        Nothing is overwritten before all that can fail is done: scikit-learn may still need ``X``.
+        """
         given = call.X
-        if _in_place(call) and given.kind == "numpy" and given.dtype == result.dtype:
-            if given.value.flags.c_contiguous and result.flags.c_contiguous:
-                result.get(out=given.value)
-            else:
-                np.copyto(given.value, to_host(result))
+        if not (_in_place(call) and given.dtype == result.dtype):
+            return result
+        if given.kind == "cupy":
+            given.value[...] = result
+            return given.value
+        if given.kind == "numpy":
+            np.copyto(given.value, to_host(result))
             return given.value
         return result
 
