@@ -14,7 +14,7 @@ from scipy import sparse
 from accelsk._sklearn import get_feature_names
 from accelsk.device.transfer import is_device_array
 
-__all__ = ["Argument", "describe"]
+__all__ = ["NUMERIC", "Argument", "describe"]
 
 #: The dtypes that travel to the device: boolean, integers, floating point.
 NUMERIC = "biuf"

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
 from accelsk.config import Config, current
+from accelsk.data import NUMERIC
 from accelsk.device.errors import poisons_context
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
@@ -303,15 +304,21 @@ def _fall_back(
         _object(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)
-    values = [*args, *kwargs.values()]
-    device = any(is_device_array(value) for value in values)
-    if device:
+    from_device = is_device_array(args[0] if args else kwargs.get("X", kwargs.get("y")))
+    if any(is_device_array(value) for value in (*args, *kwargs.values())):
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
     result = method.run_original(estimator, args, kwargs)
     if chosen.invalid:  # it was expected to raise
         _object(config, chosen)
-    if device and hasattr(result, "__array__"):
+    return _sent_back(result) if from_device else result
+
+
+def _sent_back(result: Any) -> Any:
+    """Return what scikit-learn gave for data on the device: arrays that can be there are there."""
+    if isinstance(result, tuple):
+        return tuple(_sent_back(item) for item in result)
+    if type(result) is np.ndarray and result.ndim and result.dtype.kind in NUMERIC:
         return to_device(result)
     return result
 
