@@ -57,8 +57,8 @@ class _SpectralEmbeddingOnCupy(SpectralEngine):
         return model.embedding_
 
 
-#: Rows up to which repulsion between all pairs is quick, and those whose pairs fit in memory.
-_MOST_ROWS = 500_000
+#: Rows that fit in memory with their neighbours, and those for which all pairs do.
+_MOST_ROWS = 2_000_000
 _MOST_DENSE_ROWS = 20_000
 
 #: Features up to which the covariance is quick to decompose.
@@ -82,7 +82,7 @@ def _exact(call: Call) -> bool:
 
 
 class _TSNEOnCupy(CupyEngine):
-    """scikit-learn's descent, with the repulsion of ``barnes_hut`` summed exactly.
+    """scikit-learn's descent, with the repulsion of ``barnes_hut`` summed over all pairs or a grid.
 
     So `angle` makes nothing less exact, and the same start gives the same embedding again.
     """

@@ -16,7 +16,7 @@ except ImportError as error:
 from accelsk import versions
 from accelsk._density import nearest
 from accelsk._mirror import mirror
-from accelsk.algorithms import spectral
+from accelsk.algorithms import spectral, tsne
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.engines.cuml import CumlEngine
@@ -116,7 +116,8 @@ class _Fitting(umap_.UMAP):
             shape = (len(X), self.n_components)
             start = random_state.uniform(low=-10.0, high=10.0, size=shape).astype(np.float32)
         else:
-            vectors = _eigenvectors(graph, n_epochs, self.n_components)
+            find = _components if init == "pca" else _eigenvectors
+            vectors = find(X, graph, n_epochs, self.n_components)
             if vectors is None:
                 return "spectral"
             start = umap_.noisy_scale_coords(vectors, random_state, max_coord=10, noise=0.0001)
@@ -124,7 +125,16 @@ class _Fitting(umap_.UMAP):
         return to_device((10.0 * (start - low) / (high - low)).astype(np.float32))
 
 
-def _eigenvectors(graph: Any, n_epochs: int, n_components: int) -> np.ndarray | None:
+def _components(X: Any, graph: Any, n_epochs: int, n_components: int) -> np.ndarray:
+    """Return the principal components for the start."""
+    import cupy
+
+    if n_components > min(X.shape):
+        raise Refusal("more principal components than X has")
+    return to_host(tsne.scaled_principal_components(to_device(X), n_components, cupy))
+
+
+def _eigenvectors(X: Any, graph: Any, n_epochs: int, n_components: int) -> np.ndarray | None:
     """Return the eigenvectors for the start, None where cuML is to find them.
 
     Edges too weak to be looked at in any epoch do not count.
@@ -176,10 +186,10 @@ class _UMAPOnCuml(CumlEngine):
         only("transform_mode", "embedding", fit_only=False),
         only("verbose", False),
         refuse(
-            "init other than 'spectral', 'random' or an array",
+            "init other than 'spectral', 'random', 'pca' or an array",
             lambda call: (
                 isinstance(call.parameters["init"], str)
-                and call.parameters["init"] not in ("spectral", "random")
+                and call.parameters["init"] not in ("spectral", "random", "pca")
             ),
         ),
         refuse(

@@ -19,6 +19,7 @@ from sklearn.neighbors import NearestNeighbors, kneighbors_graph
 from accelsk.algorithms import spectral, tsne
 from accelsk.algorithms.spanning_tree import METRICS, core_distances, spanning_tree
 from accelsk.algorithms.tsne_forces import dense_forces, sparse_forces
+from accelsk.algorithms.tsne_grid import grid_repulsion
 
 DIGITS = load_digits().data[:300]
 
@@ -169,3 +170,20 @@ def test_the_start_is_that_of_scikit_learn():
     found = tsne.scaled_principal_components(DIGITS, 2, np)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.1, 1.0, 10.0])
+def test_repulsion_over_a_grid_is_near_that_of_all_pairs(scale):
+    Y = (np.random.RandomState(0).randn(800, 2) * scale + 3).astype(np.float32)
+    apart = (Y[:, None] - Y[None]).astype(np.float64)
+    kernel = 1 / (1 + (apart**2).sum(axis=2))
+    expected = (kernel[:, :, None] ** 2 * apart).sum(axis=1)
+    push, total = grid_repulsion(len(Y), np)(Y)
+    assert push.dtype == np.float32
+    assert np.linalg.norm(push - expected) < 0.006 * np.linalg.norm(expected)
+    assert total == pytest.approx(kernel.sum() - len(Y), rel=0.003)
+
+
+def test_the_grid_grows_coarser_rather_than_without_bounds():
+    Y = np.random.RandomState(0).randn(100, 2).astype(np.float32) * 5000
+    assert grid_repulsion(len(Y), np)(Y)[0].shape == (100, 2)

@@ -191,13 +191,14 @@ Y = np.arange(len(DIGITS)) % 3
     ("parameters", "y"),
     [
         ({}, None),
+        ({"init": "pca"}, None),
         ({"random_state": 0, "init": "random", "n_components": 3}, None),
         ({"metric": "cosine", "init": np.random.RandomState(0).randn(300, 2)}, None),
         ({"n_neighbors": 5, "metric": "manhattan", "disconnection_distance": 90.0}, None),
         ({}, Y),
         ({"target_metric": "l2", "target_weight": 0.3}, Y.astype(float)),
     ],
-    ids=["default", "random", "cosine", "cut", "classes", "numbers"],
+    ids=["default", "components", "random", "cosine", "cut", "classes", "numbers"],
 )
 def test_the_graph_is_that_of_umap_learn(umap, parameters, y):
     parameters = {"n_epochs": 20, **parameters}
@@ -238,7 +239,7 @@ def test_a_seed_that_cannot_be_kept_is_left_to_umap_learn_on_request(umap):
         {"densmap": True},
         {"output_dens": True},
         {"unique": True},
-        {"init": "pca"},
+        {"init": "tswspectral"},
         {"metric": "canberra"},
         {"output_metric": "haversine"},
         {"n_epochs": [20, 30]},

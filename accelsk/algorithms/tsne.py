@@ -1,7 +1,7 @@
 """t-SNE by gradient descent, with scikit-learn's probabilities, schedule and stopping rules.
 
-The repulsion between all pairs is summed exactly, where scikit-learn's ``barnes_hut`` sums over
-cells of a tree: on the device that is as fast up to some hundred thousand rows.
+Where scikit-learn's ``barnes_hut`` sums repulsion over the cells of a tree, it is summed here over
+all pairs or, of many points in the plane, over a grid: both are nearer to the truth.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelsk.algorithms.tsne_grid import grid_repulsion
+
 __all__ = ["Forces", "dense_forces", "sparse_forces"]
 
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -17,6 +19,9 @@ _THREADS = 256
 
 #: Blocks that keep a device busy.
 _BLOCKS = 2048
+
+#: Points in the plane up to which repulsion is summed over pairs, beyond which over a grid.
+_MOST_PAIRED = 60_000
 
 
 class Forces(NamedTuple):
@@ -95,6 +100,8 @@ def sparse_forces(joint: Any, start: Any, xp: Any) -> Callable[[Any, float, bool
     """
     freedom = _degrees_of_freedom(start)
     attract, repel = (_on_host if xp is np else _on_device)(joint, start)
+    if start.shape[1] == 2 and len(start) > _MOST_PAIRED:
+        repel = grid_repulsion(len(start), xp)
     mass = float(joint.data.sum())
 
     def forces(embedding: Any, exaggeration: float, error: bool) -> Forces:
