@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(
 #: Engines that build on a cuML class made for another estimator of scikit-learn's.
 BUILDING_BLOCKS = {
     "cluster.HDBSCAN": "core distances come from a search for neighbours",
+    "hdbscan.HDBSCAN": "core distances come from a search for neighbours",
     "neighbors.KNeighborsClassifier": "votes are counted here, cuML finds the neighbours",
     "neighbors.KNeighborsRegressor": "means are taken here, cuML finds the neighbours",
 }
@@ -53,6 +54,7 @@ DELEGATED = {
     "radius_neighbors_graph": "built from radius_neighbors",
     "fit_predict": "calls fit",
     "fit_transform": "calls fit and transform",
+    "generate_prediction_data": "hdbscan's own, on the host",
     "get_params": "hyperparameters only",
     "set_params": "hyperparameters only",
     "get_metadata_routing": "no computation",
