@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 import sklearn.linear_model
 import sklearn.svm
-from engine import (
-    GENERIC,
-    AcceleratedLine,
-    Line,
-    LineOnNumpy,
-    assert_same,
-    engine_of,
-    fitted,
-)
+from comparison import assert_same, fitted
+from engine import GENERIC, AcceleratedLine, Line, LineOnNumpy, engine_of
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

@@ -5,15 +5,8 @@ from __future__ import annotations
 import device_double
 import numpy as np
 import pytest
-from engine import (
-    GENERIC,
-    AcceleratedLine,
-    AcceleratedNearestMean,
-    Line,
-    LineOnNumpy,
-    assert_same,
-    engine_of,
-)
+from comparison import assert_same
+from engine import GENERIC, AcceleratedLine, AcceleratedNearestMean, Line, LineOnNumpy, engine_of
 from sklearn.cluster import KMeans
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler

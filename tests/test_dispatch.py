@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from comparison import assert_same, fitted, outcome_of
 from engine import (
     GENERIC,
     ILLEGAL_ADDRESS,
@@ -17,10 +18,7 @@ from engine import (
     Line,
     LineOnNumpy,
     NearestMean,
-    assert_same,
     engine_of,
-    fitted,
-    outcome_of,
 )
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import (
-    GENERIC,
-    AcceleratedLine,
-    Line,
-    LineOnNumpy,
-    assert_same,
-    engine_of,
-    fitted,
-    outcome_of,
-)
+from comparison import assert_same, fitted, outcome_of
+from engine import GENERIC, AcceleratedLine, Line, LineOnNumpy, engine_of
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge

@@ -17,7 +17,8 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
-from engine import AcceleratedLine, Line, assert_same, engine_of
+from comparison import assert_same
+from engine import AcceleratedLine, Line, engine_of
 from sklearn.base import clone
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import make_pipeline
@@ -44,6 +45,8 @@ CLASSES = [
     accelsk.ensemble.RandomForestClassifier,
     accelsk.neighbors.KNeighborsClassifier,
 ]
+
+assert all(map(accelsk.is_proxy, CLASSES))
 
 #: What a stream may name, and what these are called in protocols that Python 2 reads.
 _PORTABLE = {"builtins", "copyreg", "pydoc", "sklearn", "numpy", "scipy"}

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from engine import AcceleratedLine, Line, assert_same, engine_of
+from comparison import assert_same
+from engine import AcceleratedLine, Line, engine_of
 from sklearn.model_selection import cross_val_score
 
 import accelsk

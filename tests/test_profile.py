@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from engine import GENERIC, AcceleratedLine, engine_of, outcome_of
+from comparison import outcome_of
+from engine import GENERIC, AcceleratedLine, engine_of
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine import GENERIC, assert_same, engine_of, fitted, outcome_of
+from comparison import assert_same, fitted, outcome_of
+from engine import GENERIC, engine_of
 from hypothesis import currently_in_test_context, example, given, note
 from hypothesis import strategies as st
 from sklearn.base import clone

@@ -9,15 +9,8 @@ import warnings
 import numpy as np
 import pytest
 import sklearn
-from engine import (
-    GENERIC,
-    REGISTERED,
-    AcceleratedCentering,
-    AcceleratedLine,
-    Centering,
-    assert_same,
-    engine_of,
-)
+from comparison import assert_same
+from engine import GENERIC, REGISTERED, AcceleratedCentering, AcceleratedLine, Centering, engine_of
 from sklearn.base import clone, is_classifier, is_clusterer, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor

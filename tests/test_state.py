@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from comparison import assert_same, fitted
 from engine import (
     GENERIC,
     REGISTERED,
@@ -14,9 +15,7 @@ from engine import (
     AcceleratedNearestMean,
     Line,
     NearestMean,
-    assert_same,
     engine_of,
-    fitted,
 )
 from scipy import sparse
 from sklearn.cluster import KMeans

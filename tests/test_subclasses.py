@@ -7,14 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-from engine import (
-    GENERIC,
-    AcceleratedLine,
-    Line,
-    assert_same,
-    engine_of,
-    fitted,
-)
+from comparison import assert_same, fitted
+from engine import GENERIC, AcceleratedLine, Line, engine_of
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression, Ridge
