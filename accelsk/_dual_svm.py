@@ -202,14 +202,7 @@ class SVCOnCuml(_DualOnCuml):
     """
 
     path = "svm.SVC"
-    methods = (
-        "fit",
-        "decision_function",
-        "predict",
-        "predict_proba",
-        "predict_log_proba",
-        "score",
-    )
+    methods = ("fit", "decision_function", "predict", "predict_proba", "predict_log_proba", "score")
     rules = (
         *_DualOnCuml.rules,
         refuse(
