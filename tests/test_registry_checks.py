@@ -8,12 +8,8 @@ from sklearn_checks import checks
 from accelsk.device import probe
 
 CHECKS = list(checks())
-_IN_DICT = "the device model of an estimator fitted in scikit-learn shows in its __dict__"
-
 #: Checks that fail where engines run, and why that is right or has to be.
 _EXPECTED = {
-    ("random_projection.GaussianRandomProjection", "check_dict_unchanged"): _IN_DICT,
-    ("random_projection.SparseRandomProjection", "check_dict_unchanged"): _IN_DICT,
     ("svm.LinearSVR", "check_regressor_data_not_an_array"): (
         "liblinear, which takes what is not an array, stops short of the minimum"
     ),
