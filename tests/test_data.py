@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
 
@@ -16,20 +15,18 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from accelsk.data import describe
 from accelsk.device.transfer import is_device_array, on_host, to_host
-from accelsk.engines.base import Call, bind
+from accelsk.engines.base import Call
 from accelsk.engines.inputs import matrix_refusals
-from accelsk.exceptions import Invalid
 
 FLOATS = [np.float64, np.float32]
 
 DTYPES = ["?", "b", "u1", "i2", "i8", "u8", "f2", "f4", "f8", "g", ">f4", ">f8", ">i4"]
 
 
-def _refused(X):
-    """Return why X would be kept off the device: None, "invalid" or "unread"."""
+def _travels(X):
+    """Return whether X may go to the device."""
     call = Call(None, object, "fit", {"X": X})
-    reason = next(matrix_refusals(call), None)
-    return reason and ("invalid" if isinstance(reason, Invalid) else "unread")
+    return next(matrix_refusals(call), None) is None
 
 
 def _cast(X):
@@ -48,17 +45,23 @@ def _theirs(X):
             return type(error)
 
 
-def _assert_as_scikit_learn_reads(X):
-    refused, theirs = _refused(X), _theirs(X)
-    if refused == "invalid":
-        assert isinstance(theirs, type), f"{describe(X)} is taken for invalid"
-    elif refused is None:
-        assert not isinstance(theirs, type), f"scikit-learn rejects {describe(X)}: {theirs}"
-        ours = _cast(X)
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-        np.testing.assert_array_equal(ours, theirs)
-        assert describe(X).array.dtype == check_array(X).dtype
-    return refused
+def _assert_as_scikit_learn_reads(X, expected=None):
+    """Assert that X travels as scikit-learn reads it.
+
+    Unless it is `expected` to be "invalid", so that scikit-learn rejects it, or "unread", so that
+    scikit-learn alone knows what to make of it.
+    """
+    theirs = _theirs(X)
+    if expected is not None:
+        assert not _travels(X)
+        assert expected == "unread" or isinstance(theirs, type), f"scikit-learn takes {describe(X)}"
+        return
+    assert _travels(X), describe(X)
+    assert not isinstance(theirs, type), f"scikit-learn rejects {describe(X)}: {theirs}"
+    ours = _cast(X)
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    np.testing.assert_array_equal(ours, theirs)
+    assert describe(X).array.dtype == check_array(X).dtype
 
 
 # Arrays
@@ -72,7 +75,7 @@ def test_arrays_of_numbers(dtype):
     assert known.numeric
     assert known.given
     if dtype != "g":  # check_array leaves longdouble to be cast
-        assert _assert_as_scikit_learn_reads(X) is None
+        _assert_as_scikit_learn_reads(X)
 
 
 @given(
@@ -105,7 +108,8 @@ def test_arrays_in_any_shape_layout_and_container(X, layout):
         X = X.tolist()
     elif layout == "object":
         X = X.astype(object)
-    _assert_as_scikit_learn_reads(X)
+    if _travels(X):
+        _assert_as_scikit_learn_reads(X)
 
 
 def _arrays():
@@ -133,12 +137,12 @@ def _arrays():
     ("X", "refused"), [c[1:] for c in _arrays()], ids=[c[0] for c in _arrays()]
 )
 def test_arrays_that_do_not_travel(X, refused):
-    assert _assert_as_scikit_learn_reads(X) == refused
+    _assert_as_scikit_learn_reads(X, refused)
 
 
 def test_memmap_travels_without_a_copy(tmp_path):
     X = np.memmap(tmp_path / "X", dtype="f4", mode="w+", shape=(4, 3))
-    assert _refused(X) is None
+    assert _travels(X)
     assert np.shares_memory(describe(X).array, X)
 
 
@@ -171,7 +175,7 @@ def _lists():
 
 @pytest.mark.parametrize(("X", "refused"), [*_lists()], ids=lambda v: str(v)[:20])
 def test_lists(X, refused):
-    assert _assert_as_scikit_learn_reads(X) == refused
+    _assert_as_scikit_learn_reads(X, refused)
 
 
 @pytest.mark.parametrize("value", [True, 1, 1.5, np.float32(1), np.int8(3), np.True_])
@@ -192,7 +196,7 @@ def test_list_does_not_show_that_it_is_of_float32(container):
     assert describe(X).dtype == np.float64
     assert describe(X).narrow
     assert not describe(container(np.ones((3, 2)))).narrow
-    assert _assert_as_scikit_learn_reads(X) is None
+    _assert_as_scikit_learn_reads(X)
 
 
 class _Refusing:
@@ -215,7 +219,7 @@ class _Arraylike:
 
 
 def test_foreign_containers_are_left_to_scikit_learn():
-    assert _refused(_Arraylike()) == "unread"
+    assert not _travels(_Arraylike())
 
 
 # pandas
@@ -266,7 +270,7 @@ def _has(package):
 @pytest.mark.parametrize("name", _frame_names())
 def test_pandas_frames(name):
     X, refused = next((X, refused) for n, X, refused in _frames() if n == name)
-    assert _assert_as_scikit_learn_reads(X) == refused
+    _assert_as_scikit_learn_reads(X, refused)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def _polars():
 @pytest.mark.parametrize("i", range(13))
 def test_polars_frames(i):
     _, X, refused = [*_polars()][i]
-    assert _assert_as_scikit_learn_reads(X) == refused
+    _assert_as_scikit_learn_reads(X, refused)
 
 
 def test_polars_series():
@@ -386,30 +390,3 @@ def test_device_arrays_are_recognised_and_come_back():
 def test_without_cupy_nothing_is_a_device_array():
     assert not is_device_array(_DeviceArray())
     assert "cupy" not in sys.modules or sys.modules["cupy"].ndarray is not _DeviceArray
-
-
-# Binding
-
-
-def _signature(function):
-    parameters = [*inspect.signature(function).parameters.values()][1:]
-    return inspect.Signature(parameters)
-
-
-def test_arguments_are_bound_by_name_with_defaults():
-    def fit(self, X, y=None, *, sample_weight=None, **params):
-        pass
-
-    signature = _signature(fit)
-    assert bind(signature, (1,), {}) == {"X": 1, "y": None, "sample_weight": None}
-    assert bind(signature, (1,), {"sample_weight": 2, "z": 3}) == {
-        "X": 1,
-        "y": None,
-        "sample_weight": 2,
-        "z": 3,
-    }
-    assert bind(signature, (), {"y": 2}, partial=True) == {"y": 2}
-    with pytest.raises(TypeError, match="missing a required argument: 'X'"):
-        bind(signature, (), {})
-    with pytest.raises(TypeError, match="too many positional"):
-        bind(signature, (1, 2, 3), {})

@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 
 import accelsk
 from accelsk.device import memory, probe
-from accelsk.engines.base import Outcome, only, refuse
+from accelsk.engines.base import Outcome
 from accelsk.exceptions import FallbackError, FallbackWarning, Refusal
 
 
@@ -169,37 +169,6 @@ def test_rule_keeps_the_fit_but_not_later_calls_off(data):
     line = AcceleratedLine(forbidden=True)
     assert _reasons("Line.fit", lambda: line.fit(*data)) == (0, 1, {"forbidden=True"})
     assert _reasons("Line.predict", lambda: line.predict(data[0])) == (1, 0, set())
-
-
-def test_only_tells_values_from_what_merely_equals_them():
-    class Call:
-        fits = True
-        parameters = None
-
-    def refused(rule, value):
-        Call.parameters = {"p": value}
-        return rule.test(Call) is not None
-
-    assert [refused(only("p", True), v) for v in (True, 1, np.True_, "True")] == [
-        False,
-        True,
-        True,
-        True,
-    ]
-    assert [refused(only("p", 0), v) for v in (0, 0.0, np.int64(0), False, None)] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert [refused(only("p", None, "a"), v) for v in (None, "a", "b")] == [False, False, True]
-    assert not refused(only("unknown", 1), 2)
-
-
-def test_reason_of_refuse_is_its_text():
-    rule = refuse("too odd", lambda call: call == 1)
-    assert (rule.test(1), rule.test(2)) == ("too odd", None)
 
 
 def test_device_cpu_runs_in_scikit_learn(data):
