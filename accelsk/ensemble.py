@@ -124,6 +124,10 @@ class _ForestOnCuml(CumlEngine):
         return {}
 
     def restore(self, estimator: Any) -> Any:
+        if estimator.n_outputs_ > 1:
+            raise Refusal("the model has several outputs")
+        if getattr(estimator, "n_classes_", None) == 1:
+            raise Refusal("the model has one class only")
         # treelite reads as many trees as the hyperparameter says, which may have changed
         fitted = estimator._accelsk_original()
         fitted.__dict__.update(vars(estimator), n_estimators=len(estimator.estimators_))

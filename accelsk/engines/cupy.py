@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.on_device import DeviceEngine
@@ -41,6 +42,8 @@ class CupyEngine(DeviceEngine):
         model = SimpleNamespace()
         for name in self.state:
             value = getattr(estimator, name)
+            if sparse.issparse(value):
+                raise Refusal(f"{name} is sparse")
             if isinstance(value, np.ndarray):
                 if value.dtype.kind not in "biuf":
                     raise Refusal(f"{name} is not numeric")

@@ -10,10 +10,14 @@ from sklearn_checks import Check, checks
 pytestmark = pytest.mark.gpu
 
 #: Checks that the original passes and the accelerated class does not, and why. What is not an array
-#: is for scikit-learn, so that these compare two ways of computing.
+#: and what is warned of is for scikit-learn, so that these compare two ways of computing.
+_OTHER_FOREST = "forests are grown from other random numbers"
 _EXPECTED = {
-    ("ensemble.RandomForestRegressor", "check_regressor_data_not_an_array"): (
-        "forests are grown from other random numbers"
+    ("ensemble.RandomForestClassifier", "check_supervised_y_2d"): _OTHER_FOREST,
+    ("ensemble.RandomForestRegressor", "check_supervised_y_2d"): _OTHER_FOREST,
+    ("ensemble.RandomForestRegressor", "check_regressor_data_not_an_array"): _OTHER_FOREST,
+    ("neighbors.KNeighborsClassifier", "check_classifier_data_not_an_array"): (
+        "which of several neighbours at the same distance is taken is open"
     ),
     ("svm.LinearSVR", "check_regressor_data_not_an_array"): (
         "liblinear stops short of the minimum"
