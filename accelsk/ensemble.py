@@ -137,11 +137,13 @@ class _ForestOnCuml(CumlEngine):
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         with _no_treelite_warning():
             found = super().attributes(estimator, model)
-        class_weight = getattr(model, "accelsk_class_weight", None)
         n_trees = len(found["estimators_"])
+        seeds = getattr(model, "accelsk_seeds", [None] * n_trees)
+        class_weight = getattr(model, "accelsk_class_weight", None)
+        if class_weight is not None and class_weight.ndim == 1 and estimator.bootstrap:
+            class_weight = None  # rows are drawn by weight, and then count as one each
         if class_weight is None or class_weight.ndim == 1:
             class_weight = [class_weight] * n_trees
-        seeds = getattr(model, "accelsk_seeds", [None] * n_trees)
         trees = [
             self._tree(exported, estimator, weight, seed)
             for exported, weight, seed in zip(
