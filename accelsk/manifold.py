@@ -140,13 +140,15 @@ class _TSNEOnCupy(CupyEngine):
         schedule = _schedule(given, len(X))
         solution = tsne.descend(start, joint, schedule, cupy)
         kind = np.float64 if _exact(call) else float
+        worked_out = {"_max_iter": schedule.max_iter} if "n_iter" in given else {}  # up to 1.6
         return Outcome(
+            attributes=worked_out,
             model=SimpleNamespace(
                 embedding_=solution.embedding,
                 kl_divergence_=kind(solution.kl_divergence),
                 n_iter_=solution.n_iter,
                 learning_rate_=schedule.learning_rate,
-            )
+            ),
         )
 
     def _joint(self, given: dict[str, Any], rows: Any) -> Any:
@@ -190,7 +192,7 @@ def _schedule(given: dict[str, Any], n: int) -> tsne.Schedule:
     return tsne.Schedule(
         early_exaggeration=exaggeration,
         learning_rate=learning_rate,
-        max_iter=1000 if given["max_iter"] is None else given["max_iter"],  # None up to 1.6
+        max_iter=1000 if given["max_iter"] is None else given["max_iter"],  # up to 1.6
         n_iter_without_progress=given["n_iter_without_progress"],
         min_grad_norm=given["min_grad_norm"],
     )
