@@ -100,6 +100,8 @@ def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
     import cupy
 
     given = call.X
+    if not given.given:
+        raise Refusal(Invalid("X is None"))
     if dtype is None:
         dtype = np.float32 if given.dtype == np.float32 else np.float64
     X = to_device(given.array, dtype)

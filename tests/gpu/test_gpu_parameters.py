@@ -30,7 +30,9 @@ def _fitted(est: Any, data: Data) -> tuple[Any, list[type]]:
             est.fit(*((data.y,) if data.X is None else (data.X, data.y)))
         except Exception as error:
             est = Raised(type(error), str(error))
-    return est, sorted({w.category for w in caught}, key=str)
+    # a RuntimeWarning comes from NumPy, about a logarithm or quotient on the way
+    categories = {w.category for w in caught if w.category is not RuntimeWarning}
+    return est, sorted(categories, key=str)
 
 
 @pytest.mark.parametrize(("cls", "parameter"), _PARAMETERS)
@@ -58,10 +60,11 @@ def _compare(cls: Any, case: Case, option: Option) -> None:
     if isinstance(expected, Raised):
         assert actual == expected
         return
-    if not case.approximate:
-        assert warned_here == warned
     drawn = option.parameter == "random_state" and option.value is None
-    values = not (case.approximate or drawn or option.parameter in case.inexact_parameters)
+    inexact = bool({option.parameter, str(option)} & set(case.inexact_parameters))
+    if not (case.approximate or inexact):
+        assert warned_here == warned
+    values = not (case.approximate or drawn or inexact)
     for name in set(fitted_names(expected)) - set(case.absent):
         exact = values and name not in case.vague
         left, right = getattr(actual, name), getattr(expected, name)

@@ -154,7 +154,8 @@ def test_a_hyperparameter_set_after_the_fit_counts(cls: Any) -> None:
     plain = accelsk.to_sklearn(copy.copy(actual))
     for parameter, value in options(cls._accelsk_original):
         before = getattr(plain, parameter)
-        if _no_bearing(parameter) or parameter in case.unsettable:
+        ties = f"{parameter}={value!r}" in case.inexact_parameters
+        if _no_bearing(parameter) or parameter in case.unsettable or ties:
             continue
         for est in (actual, plain):
             est.set_params(**{parameter: copy.deepcopy(value)})
