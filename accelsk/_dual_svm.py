@@ -33,6 +33,14 @@ def _indefinite(call: Call) -> bool:
     return kernel == "sigmoid" or (kernel == "poly" and coef0 < 0)
 
 
+def _misfit(call: Call) -> bool:
+    """Whether X cannot be rows, or the whole, of a precomputed kernel."""
+    if call.parameters["kernel"] != "precomputed":
+        return False
+    n_rows = call.X.shape[:1] if call.fits else call.estimator.shape_fit_[:1]
+    return call.X.shape[1:] != n_rows
+
+
 class _Problem(NamedTuple):
     """Rows, what each may cost, and which of two classes each is in (+1 or -1)."""
 
@@ -68,12 +76,7 @@ class _DualOnCuml(CumlEngine):
         only("max_iter", -1),
         only("verbose", False, 0),
         refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),
-        refuse(
-            Invalid("the precomputed kernel is not square"),
-            lambda call: (
-                call.parameters["kernel"] == "precomputed" and call.X.shape[:1] != call.X.shape[1:]
-            ),
-        ),
+        refuse(Invalid("X does not fit a precomputed kernel"), _misfit, fit_only=False),
         refuse(
             Invalid("sample_weight is a number"), lambda call: call.sample_weight.kind == "scalar"
         ),

@@ -82,6 +82,9 @@ def warnings_of_target(call: Call) -> list[Callable[[], Any]]:
 #: Newton's steps take the products of all features with each other.
 _MOST_FEATURES = 5_000
 
+#: Those steps are few. Where liblinear, which needs more, is not given more, it stops and warns.
+_FEWEST_ITERATIONS = 100
+
 
 class _LinearOnCupy(CupyEngine):
     """The exact minimum of liblinear's objective, the penalty on the intercept included."""
@@ -95,6 +98,10 @@ class _LinearOnCupy(CupyEngine):
         refuse(
             f"more than {_MOST_FEATURES} features",
             lambda call: call.X.shape[-1:] > (_MOST_FEATURES,),
+        ),
+        refuse(
+            f"max_iter below {_FEWEST_ITERATIONS}: scikit-learn's solver may stop early",
+            lambda call: call.parameters["max_iter"] < _FEWEST_ITERATIONS,
         ),
         refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),
         refuse(

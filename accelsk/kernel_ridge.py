@@ -42,6 +42,14 @@ def _single_kernel(call: Call) -> bool:
     return _single(call.X.dtype) and call.parameters["kernel"] != "laplacian"
 
 
+def _misfit(call: Call) -> bool:
+    """Whether X cannot be rows, or the whole, of a precomputed kernel."""
+    if call.parameters["kernel"] != "precomputed":
+        return False
+    n_rows = call.X.shape[:1] if call.fits else call.estimator.X_fit_.shape[:1]
+    return call.X.shape[1:] != n_rows
+
+
 class _KernelRidgeOnCupy(CupyEngine):
     """The kernel matrix and its Cholesky factor in float64, whatever comes in."""
 
@@ -49,12 +57,7 @@ class _KernelRidgeOnCupy(CupyEngine):
     dtype = np.float64
     rules = (
         only("kernel", "precomputed", *kernels.KERNELS, fit_only=False),
-        refuse(
-            Invalid("the precomputed kernel is not square"),
-            lambda call: (
-                call.parameters["kernel"] == "precomputed" and call.X.shape[:1] != call.X.shape[1:]
-            ),
-        ),
+        refuse(Invalid("X does not fit a precomputed kernel"), _misfit, fit_only=False),
         refuse(
             "alpha is an array that does not match the columns of y",
             lambda call: (

@@ -323,11 +323,27 @@ def test_sparse_coefficients_stay_with_scikit_learn():
         estimator.predict(IRIS)
 
 
-def test_a_linear_fit_that_does_not_converge_is_left_to_scikit_learn():
+def test_a_linear_fit_that_would_stop_early_is_left_to_scikit_learn(monkeypatch):
     X, y = make_classification(500, 10, flip_y=0.2, random_state=0)
     for loss in ("hinge", "squared_hinge"):
-        with pytest.raises(FallbackError, match="max_iter=1"):
+        with pytest.raises(FallbackError, match="max_iter below"):
             svm.LinearSVC(loss=loss, max_iter=1).fit(X, y)
+    for method in ("fit_hinge", "fit_squared"):
+        stopped = linear_svm.Fit(None, 1000, False)
+        monkeypatch.setattr(linear_svm, method, lambda *_, stopped=stopped: stopped)
+    for loss in ("hinge", "squared_hinge"):
+        with pytest.raises(FallbackError, match="no convergence within max_iter=1000"):
+            svm.LinearSVC(loss=loss).fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["SVC", "SVR", "KernelRidge"])
+def test_a_kernel_that_is_precomputed_only_after_the_fit(name):
+    module = kernel_ridge if name == "KernelRidge" else svm
+    estimator = getattr(module, name)(kernel="rbf").fit(IRIS, SPECIES)
+    with pytest.raises(ValueError, match=r"[Pp]recomputed|training time"):
+        estimator.set_params(kernel="precomputed").predict(IRIS)
+    with pytest.raises(ValueError, match=r"square|[Pp]recomputed"):
+        getattr(module, name)(kernel="precomputed").fit(IRIS, SPECIES)
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
