@@ -17,7 +17,8 @@ from accelsk.exceptions import Invalid, Refusal
 
 __all__ = ["Index", "NeighborsOnCuml"]
 
-#: The names of metrics in scikit-learn, by what they compute.
+#: The names of metrics in scikit-learn, by what they compute. Not those that give many rows the
+#: same distance ("hamming"): which of them are neighbours is left to each algorithm.
 _METRICS = {
     "euclidean": "euclidean",
     "l2": "euclidean",
@@ -27,7 +28,6 @@ _METRICS = {
     "chebyshev": "chebyshev",
     "sqeuclidean": "sqeuclidean",
     "canberra": "canberra",
-    "hamming": "hamming",
     "cosine": "cosine",
     "precomputed": "precomputed",
 }
@@ -154,7 +154,7 @@ class NeighborsOnCuml(CumlEngine):
     rules: tuple[Rule, ...] = (
         refuse(
             "metric other than euclidean, manhattan, chebyshev, minkowski with p >= 1, "
-            "sqeuclidean, canberra, hamming, cosine, precomputed",
+            "sqeuclidean, canberra, cosine, precomputed",
             lambda call: _metric(call) is None,
             fit_only=False,
         ),

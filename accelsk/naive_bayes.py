@@ -108,6 +108,8 @@ class _CountsOnCupy(DiscreteOnCupy):
             mass, sums = mass + before.class_count_, sums + before.feature_count_
         model = SimpleNamespace(class_count_=mass, feature_count_=sums)
         self.smooth(call, model, self.alpha(call))
+        if not bool(cupy.isfinite(model.feature_log_prob_).all()):
+            raise Refusal("a count is not positive, of whose logarithm NumPy warns")
         model.class_log_prior_ = self.log_prior(call, mass)
         return model
 
@@ -172,6 +174,8 @@ class _BernoulliNBOnCupy(_CountsOnCupy):
     def log_joint(self, call: Call, model: Any, X: Any) -> Any:
         import cupy
 
+        if not bool((model.feature_log_prob_ < 0).all()):
+            raise Refusal("a feature is more than always there, of which NumPy warns")
         return naive_bayes.bernoulli_log_joint(
             X, model.feature_log_prob_, model.class_log_prior_, cupy
         )

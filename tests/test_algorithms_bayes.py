@@ -112,3 +112,12 @@ def test_gaussian_naive_bayes_far_from_the_origin():
     y = np.random.RandomState(1).randint(0, 2, 500)
     ours = naive_bayes.GaussianNB().fit(X, y)
     assert_alike(ours, sklearn.naive_bayes.GaussianNB().fit(X, y), 1e-8)
+
+
+def test_bernoulli_naive_bayes_leaves_numpys_warnings_to_scikit_learn():
+    with accelsk.config_context(on_fallback="log"):
+        with pytest.warns(RuntimeWarning, match="invalid value"):
+            naive_bayes.BernoulliNB(binarize=None).fit(COUNTS - 3, LABELS)
+        model = naive_bayes.BernoulliNB(binarize=None).fit(COUNTS, LABELS)
+        with pytest.warns(RuntimeWarning, match="invalid value"):
+            model.predict(COUNTS)
