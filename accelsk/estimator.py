@@ -9,6 +9,7 @@ model stands for until they are fetched, and must agree with afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
 import functools
@@ -111,7 +112,12 @@ class DeviceState:
         with self._lock:
             if self.fetched:
                 return
-            attributes = self.engine.attributes(estimator, self.model)
+            try:
+                attributes = self.engine.attributes(estimator, self.model)
+            except Exception as error:
+                name = type(estimator).__name__
+                error.add_note(f"The fitted attributes of this {name} could not leave the GPU.")
+                raise
             for name, value in attributes.items():
                 estimator.__dict__.setdefault(name, value)
             self.fetched = True
@@ -292,7 +298,8 @@ class Accelerated(BaseEstimator):
         return model
 
     def __dir__(self) -> list[str]:
-        self._accelsk_fetch()
+        with contextlib.suppress(Exception):
+            self._accelsk_fetch()
         return [*super().__dir__()]
 
     # Copies and pickles see host state only

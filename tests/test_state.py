@@ -107,9 +107,17 @@ def test_property_of_a_fitted_estimator_fetches(line, plain):
 def test_failing_fetch_says_why_and_can_be_repeated(line, plain):
     engine = engine_of(line)
     engine.failing, engine.fails_once = {"attributes": RuntimeError("the bus is gone")}, True
-    with pytest.raises(RuntimeError, match="the bus is gone"):
+    with pytest.raises(RuntimeError, match="the bus is gone") as caught:
         _ = line.coef_
+    assert caught.value.__notes__ == [
+        "The fitted attributes of this AcceleratedLine could not leave the GPU."
+    ]
     assert_same(line.coef_, plain.coef_)
+
+
+def test_dir_needs_no_device(line):
+    engine_of(line).failing = {"attributes": RuntimeError("the bus is gone")}
+    assert "predict" in dir(line)
 
 
 def test_dir_shows_fitted_attributes(line, plain):
