@@ -72,7 +72,7 @@ class _DualOnCuml(CumlEngine):
     min_rows = 2
     rules: tuple[Rule, ...] = (
         only("kernel", "linear", "poly", "rbf", "sigmoid", "precomputed", fit_only=False),
-        refuse("a kernel that is not positive: a fit has many ends", _indefinite),
+        refuse("kernel='sigmoid', or 'poly' with coef0 below 0: not one solution", _indefinite),
         only("max_iter", -1),
         only("verbose", False, 0),
         refuse("C is infinite", lambda call: call.parameters["C"] == np.inf),

@@ -95,6 +95,7 @@ class _LinearOnCupy(CupyEngine):
         only("penalty", "l2"),
         only("multi_class", "ovr"),
         only("verbose", 0, False),
+        inputs.EXTENDED_PRECISION,
         refuse(
             f"more than {_MOST_FEATURES} features",
             lambda call: call.X.shape[-1:] > (_MOST_FEATURES,),
