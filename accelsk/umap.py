@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import joblib
 import numpy as np
 
 try:
+    from pynndescent import NNDescent
     from umap import umap_
 except ImportError as error:
     raise ImportError("accelsk.umap needs umap-learn: pip install 'accelsk[umap]'") from error
@@ -156,6 +158,43 @@ def _eigenvectors(X: Any, graph: Any, n_epochs: int, n_components: int) -> np.nd
     return to_host(embedding.vectors[:, 1 : n_components + 1])
 
 
+class _LateIndex(NNDescent):
+    """The index in which umap-learn's own transform searches, made when it is first needed.
+
+    It then becomes an ordinary one; also where it is copied or pickled.
+    """
+
+    def __init__(self, fitted: umap_.UMAP) -> None:
+        seed = fitted.random_state if isinstance(fitted.random_state, int) else None
+        self._accelsk_make = functools.partial(
+            umap_.nearest_neighbors,
+            fitted._raw_data,
+            fitted._n_neighbors,
+            fitted.metric,
+            fitted._metric_kwds,
+            fitted.angular_rp_forest,
+            np.random.RandomState(seed),
+            fitted.low_memory,
+            use_pynndescent=True,
+            n_jobs=fitted.n_jobs,
+            verbose=False,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self._make()
+        return getattr(self, name)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._make()
+        return self.__reduce_ex__(protocol)
+
+    def _make(self) -> None:
+        index = self._accelsk_make()[2]
+        self.__class__, self.__dict__ = type(index), vars(index)
+
+
 def _own_arguments(call: Call) -> bool:
     finite = {"ensure_all_finite", "force_all_finite"}
     others = set(call.arguments) - {"X", "y"} - finite
@@ -238,7 +277,7 @@ class _UMAPOnCuml(CumlEngine):
             for name in ("_knn_indices", "_knn_dists", "_knn_search_index"):
                 own.pop(name, None)
         else:
-            own.pop("_knn_search_index")
+            own["_knn_search_index"] = _LateIndex(work)
         model = SimpleNamespace(transforms=None, embedding_=to_device(work.embedding_))
         return Outcome(model=model, attributes=own)
 
@@ -261,25 +300,7 @@ class _UMAPOnCuml(CumlEngine):
         return SimpleNamespace(transforms=super().restore(estimator))
 
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
-        """Return the index in which umap-learn's own transform searches: it takes a while."""
-        if estimator._small_data:
-            return {}
-        return {"_knn_search_index": _search_index(estimator)}
-
-
-def _search_index(estimator: Any) -> Any:
-    return umap_.nearest_neighbors(
-        estimator._raw_data,
-        estimator._n_neighbors,
-        estimator.metric,
-        estimator._metric_kwds,
-        estimator.angular_rp_forest or _METRICS[estimator.metric] in ("cosine", "correlation"),
-        umap_.check_random_state(estimator.random_state),
-        estimator.low_memory,
-        use_pynndescent=True,
-        n_jobs=estimator.n_jobs,
-        verbose=False,
-    )[2]
+        return {}
 
 
 class UMAP(Accelerated, umap_.UMAP, engines=[_UMAPOnCuml()]): ...

@@ -225,6 +225,27 @@ def test_new_rows_are_transformed_on_the_device_and_on_the_host(umap):
         assert ours.inverse_transform(ours.embedding_[:2]).shape == (2, 64)
 
 
+def test_the_index_for_the_host_is_made_when_it_is_needed(umap, monkeypatch):
+    made = []
+
+    def nearest_neighbors(X, n_neighbors, *arguments, **options):
+        index = umap.ours.NNDescent.__new__(umap.ours.NNDescent)
+        index._angular_trees = False
+        made.append((X.shape, n_neighbors))
+        return None, None, index
+
+    monkeypatch.setattr(umap.ours.umap_, "nearest_neighbors", nearest_neighbors)
+    parameters = {"n_epochs": 20, "force_approximation_algorithm": True}
+    index = umap.ours.UMAP(**parameters).fit(DIGITS)._knn_search_index
+    assert isinstance(index, umap.ours.NNDescent)
+    assert not made
+    assert index._angular_trees is False
+    assert made == [(DIGITS.shape, 15)]
+    assert type(index) is umap.ours.NNDescent
+    with pytest.raises(AttributeError):
+        index.nothing
+
+
 def test_a_seed_that_cannot_be_kept_is_left_to_umap_learn_on_request(umap):
     with (
         accelsk.config_context(reproducible=True),
