@@ -17,8 +17,9 @@ from accelsk.algorithms.spanning_tree import SpanningTree, core_distances, spann
 from accelsk.device.transfer import to_device
 from accelsk.engines.base import Call, refuse
 from accelsk.engines.cuml import CumlEngine, import_cuml
+from accelsk.exceptions import Refusal
 
-__all__ = ["METRICS", "DensityEngine", "known_metric", "nearest"]
+__all__ = ["ANGULAR", "METRICS", "DensityEngine", "known_metric", "nearest"]
 
 #: The names of metrics in scikit-learn and hdbscan, by what they compute.
 METRICS = {
@@ -30,6 +31,9 @@ METRICS = {
     "chebyshev": "chebyshev",
     "infinity": "chebyshev",
 }
+
+#: Metrics that `nearest` knows beside.
+ANGULAR = ("cosine", "correlation")
 
 #: Candidates beyond the neighbours asked for, so that rounding seldom costs a second search.
 _SPARE = 16
@@ -54,10 +58,12 @@ def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
     rows : cupy.ndarray of shape (n_samples, n_features), dtype=float64
     count : int
     metric : str
-        A value of `METRICS`.
+        A value of `METRICS`, or one of `ANGULAR`.
     """
     import cupy
 
+    if metric in ANGULAR:
+        return _nearest_by_angle(rows, count, metric)
     if count == 1 or len(rows) == 1:
         return cupy.zeros((len(rows), 1)), cupy.arange(len(rows))[:, None]
     import_cuml()
@@ -73,6 +79,20 @@ def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
     return neighbors.exact_neighbors(
         centered, centered, approximate, candidates, count, metric, cupy
     )
+
+
+def _nearest_by_angle(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
+    """Return cosine or correlation distances and indices of the nearest rows of each row.
+
+    Half the squared distance of rows of unit length is one minus their cosine.
+    """
+    if metric == "correlation":
+        rows = rows - rows.mean(axis=1, keepdims=True)
+    lengths = ((rows * rows).sum(axis=1) ** 0.5)[:, None]
+    if bool((lengths == 0).any()):
+        raise Refusal("a row without direction")
+    distances, indices = nearest(rows / lengths, count, "euclidean")
+    return distances**2 / 2, indices
 
 
 class DensityEngine(CumlEngine):

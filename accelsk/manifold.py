@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.manifold import _spectral_embedding, _t_sne
 from sklearn.utils import check_random_state
 
-from accelsk._density import METRICS, known_metric, nearest
+from accelsk._density import ANGULAR, METRICS, nearest
 from accelsk._mirror import mirror
 from accelsk._spectral import SpectralEngine, n_neighbors
 from accelsk.algorithms import tsne
@@ -57,6 +57,9 @@ class _SpectralEmbeddingOnCupy(SpectralEngine):
         return model.embedding_
 
 
+#: The names of metrics, by what they compute.
+_METRICS = {**METRICS, **dict(zip(ANGULAR, ANGULAR, strict=True))}
+
 #: Rows that fit in memory with their neighbours, and those for which all pairs do.
 _MOST_ROWS = 2_000_000
 _MOST_DENSE_ROWS = 20_000
@@ -91,7 +94,13 @@ class _TSNEOnCupy(CupyEngine):
     per_row = frozenset({"embedding_"})
     min_rows = 2
     rules = (
-        known_metric,
+        refuse(
+            "metric other than euclidean, manhattan, chebyshev, cosine, correlation",
+            lambda call: (
+                not isinstance(call.parameters["metric"], str)
+                or call.parameters["metric"] not in _METRICS
+            ),
+        ),
         only("metric_params", None),
         only("verbose", 0, False),
         only("n_iter", "deprecated"),
@@ -122,7 +131,7 @@ class _TSNEOnCupy(CupyEngine):
         ),
         refuse(
             "method='exact' with a metric other than euclidean",
-            lambda call: _exact(call) and METRICS[call.parameters["metric"]] != "euclidean",
+            lambda call: _exact(call) and call.parameters["metric"] not in ("euclidean", "l2"),
         ),
         refuse(
             f"more than {_MOST_ROWS} rows, {_MOST_DENSE_ROWS} with method='exact'",
@@ -162,7 +171,7 @@ class _TSNEOnCupy(CupyEngine):
             squared = cupy.maximum(norms[:, None] - 2 * (centered @ centered.T) + norms, 0)
             return tsne.dense_affinities(squared, given["perplexity"], cupy)
         count = min(len(rows) - 1, int(3.0 * given["perplexity"] + 1))
-        found = nearest(rows, count + 1, METRICS[given["metric"]])
+        found = nearest(rows, count + 1, _METRICS[given["metric"]])
         return tsne.affinities(
             *without_self(*found, cupy), perplexity=given["perplexity"], xp=cupy, sparse=sparse
         )

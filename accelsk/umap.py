@@ -56,19 +56,7 @@ _SEEDS = 2**31 - 1
 
 def _neighbors(X: np.ndarray, count: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """Return indices and distances of the nearest rows of each row, as umap-learn has them."""
-    rows = to_device(X, np.float64)
-    kind = _METRICS[metric]
-    angular = kind in ("cosine", "correlation")
-    if kind == "correlation":
-        rows = rows - rows.mean(axis=1, keepdims=True)
-    if angular:
-        lengths = ((rows * rows).sum(axis=1) ** 0.5)[:, None]
-        if bool((lengths == 0).any()):
-            raise Refusal("a row without direction")
-        rows = rows / lengths
-    distances, indices = nearest(rows, count, "euclidean" if angular else kind)
-    if angular:
-        distances = distances**2 / 2
+    distances, indices = nearest(to_device(X, np.float64), count, _METRICS[metric])
     return to_host(indices).astype(np.int32), to_host(distances).astype(np.float32)
 
 

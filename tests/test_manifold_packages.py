@@ -243,7 +243,7 @@ def test_the_index_for_the_host_is_made_when_it_is_needed(umap, monkeypatch):
     assert made == [(DIGITS.shape, 15)]
     assert type(index) is umap.ours.NNDescent
     with pytest.raises(AttributeError):
-        index.nothing
+        _ = index.nothing
 
 
 def test_a_seed_that_cannot_be_kept_is_left_to_umap_learn_on_request(umap):
