@@ -23,7 +23,7 @@ import accelsk
 from accelsk import _density, _spectral, cluster, manifold
 from accelsk.algorithms import spanning_tree, tsne
 from accelsk.engines import cuml as cuml_engine
-from accelsk.exceptions import FallbackError
+from accelsk.exceptions import FallbackError, Refusal
 
 DIGITS = load_digits().data[:300]
 FEW = DIGITS[:120]
@@ -325,6 +325,17 @@ def test_tsne_is_as_good_as_scikit_learns(parameters):
     assert list(ours.get_feature_names_out()) == list(theirs.get_feature_names_out())
 
 
+@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+def test_angles_are_searched_among_rows_of_unit_length(metric):
+    found = _density._nearest_by_angle(device_double.to_device(IRIS), 6, metric)
+    search = NearestNeighbors(n_neighbors=6, metric=metric, algorithm="brute").fit(IRIS)
+    expected = search.kneighbors(IRIS)[0]
+    np.testing.assert_allclose(device_double.to_host(found[0]), expected, atol=1e-12)
+    with_zeros = np.vstack([IRIS, np.zeros(4)])
+    with pytest.raises(Refusal, match="without direction"):
+        _density._nearest_by_angle(device_double.to_device(with_zeros), 6, metric)
+
+
 def test_tsne_repeats_with_the_same_seed():
     first, second = (
         manifold.TSNE(init="random", random_state=3, max_iter=300).fit_transform(FEW)
@@ -336,13 +347,13 @@ def test_tsne_repeats_with_the_same_seed():
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"metric": "cosine"},
+        {"metric": "canberra"},
         {"verbose": 1},
         {"method": "exact", "metric": "l1"},
         {"init": np.zeros((3, 2))},
         {"init": np.zeros((120, 2), int)},
     ],
-    ids=["cosine", "verbose", "exact l1", "short init", "whole init"],
+    ids=["canberra", "verbose", "exact l1", "short init", "whole init"],
 )
 def test_what_tsne_leaves_to_scikit_learn(parameters):
     with pytest.raises(FallbackError):
