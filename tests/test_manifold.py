@@ -71,7 +71,13 @@ def device(monkeypatch):
         host = map(device_double.to_host, (rows, core))
         return spanning_tree._grow_on_host(*host, alpha, metric)
 
+    def distances(rows, nearest, metric):
+        rows, nearest = map(device_double.to_host, (rows, nearest))
+        found = [spanning_tree._distances(rows, rows[column], metric) for column in nearest.T]
+        return device_double.to_device(np.array(found).T)
+
     monkeypatch.setattr(spanning_tree, "_grow_on_device", grow)
+    monkeypatch.setattr(spanning_tree, "_distances_on_device", distances)
     affinities, descend = tsne.affinities, tsne.descend
 
     def host_affinities(distances, indices, perplexity, **namespaces):

@@ -87,28 +87,27 @@ def core_distances(rows: Any, nearest: Any, metric: str, xp: Any) -> Any:
     xp : module
         The array namespace.
     """
-    farthest = xp.zeros(len(rows), np.float64)
-    for column in nearest.T:
-        farthest = xp.maximum(farthest, _distances(rows, rows[column], metric, xp))
-    return farthest
+    if xp is not np:
+        return _distances_on_device(rows, nearest, metric).max(axis=1)
+    return np.max([_distances(rows, rows[column], metric) for column in nearest.T], axis=0)
 
 
-def _distances(rows: Any, others: Any, metric: str, xp: Any) -> Any:
+def _distances(rows: np.ndarray, others: np.ndarray, metric: str) -> np.ndarray:
     """Return distances between rows, summed over the features one after the other.
 
     Every operation is an array of its own, so no product is fused with a sum: each result is
     rounded as in scikit-learn's loop.
     """
-    total = xp.zeros(len(rows), np.float64)
+    total = np.zeros(len(rows))
     for a, b in zip(rows.T, others.T, strict=True):
-        apart = xp.abs(a - b)
+        apart = np.abs(a - b)
         if metric == "euclidean":
             total += apart * apart
         elif metric == "manhattan":
             total += apart
         else:
-            total = xp.maximum(total, apart)
-    return xp.sqrt(total) if metric == "euclidean" else total
+            total = np.maximum(total, apart)
+    return np.sqrt(total) if metric == "euclidean" else total
 
 
 def _grow_on_host(rows: np.ndarray, core: np.ndarray, alpha: float, metric: str) -> SpanningTree:
@@ -121,7 +120,7 @@ def _grow_on_host(rows: np.ndarray, core: np.ndarray, alpha: float, metric: str)
     for step in range(n - 1):
         outside[current] = False
         here = np.broadcast_to(rows[current], rows.shape)
-        edge = _distances(here, rows, metric, np) / alpha
+        edge = _distances(here, rows, metric) / alpha
         edge = np.maximum(np.maximum(edge, core), core[current])
         closer = outside & (edge < reach)
         reach[closer], source[closer] = edge[closer], current
@@ -132,6 +131,22 @@ def _grow_on_host(rows: np.ndarray, core: np.ndarray, alpha: float, metric: str)
 
 
 _KERNEL = r"""
+/* A thread for each row and one that is near. */
+extern "C" __global__ void distances(const double* by_row, const long long* nearest,
+                                     const long long n_pairs, const int n_neighbors,
+                                     const int n_features, double* found) {
+    const long long pair = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (pair >= n_pairs) return;
+    const double* here = by_row + pair / n_neighbors * n_features;
+    const double* there = by_row + nearest[pair] * n_features;
+    double sum = 0;
+    for (int f = 0; f < n_features; ++f) {
+        double apart = here[f] - there[f];
+        ADD
+    }
+    found[pair] = FINISH;
+}
+
 struct Best { double reach; long long point; };
 
 __device__ __forceinline__ Best nearer(Best a, Best b) {
@@ -236,14 +251,32 @@ extern "C" __global__ void __launch_bounds__(512) grow(
 
 
 @functools.cache
-def _kernel(metric: str) -> Any:
+def _kernels(metric: str) -> tuple[Any, Any]:
     import cupy
 
     add, finish = METRICS[metric]
     code = _KERNEL.replace("ADD", add).replace("FINISH", finish)
     # products and sums are rounded apart, as in scikit-learn's compiled loops
     options = ("--fmad=false",)
-    return cupy.RawKernel(code, "grow", options=options, enable_cooperative_groups=True)
+    grow = cupy.RawKernel(code, "grow", options=options, enable_cooperative_groups=True)
+    return grow, cupy.RawKernel(code, "distances", options=options)
+
+
+def _distances_on_device(rows: Any, nearest: Any, metric: str) -> Any:
+    """Return the distances of each row to those that `nearest` names."""
+    import cupy
+
+    found = cupy.empty(nearest.shape)
+    arguments = (
+        cupy.ascontiguousarray(rows),
+        cupy.ascontiguousarray(nearest.astype(np.int64, copy=False)),
+        np.int64(nearest.size),
+        np.int32(nearest.shape[1]),
+        np.int32(rows.shape[1]),
+        found,
+    )
+    _kernels(metric)[1]((-(-nearest.size // _THREADS),), (_THREADS,), arguments)
+    return found
 
 
 def _grow_on_device(rows: Any, core: Any, alpha: float, metric: str) -> SpanningTree:
@@ -276,5 +309,5 @@ def _grow_on_device(rows: Any, core: Any, alpha: float, metric: str) -> Spanning
             *passed,
             *edges,
         )
-        _kernel(metric)((blocks,), (_THREADS,), arguments)
+        _kernels(metric)[0]((blocks,), (_THREADS,), arguments)
     return SpanningTree(*(edge.get() for edge in edges))
