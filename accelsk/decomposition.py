@@ -108,7 +108,8 @@ class _PCAOnCuml(CumlEngine):
             setattr(model, name, value.astype(X.dtype))
         model.n_components_ = n
         model.noise_variance_ = noise
-        return Outcome(model=model)
+        # at hand, since the tags of the estimator rest on it
+        return Outcome(model=model, attributes={"_fit_svd_solver": "covariance_eigh"})
 
     def transform(self, call: Call, model: Any) -> Any:
         """Return the coordinates of X in the components."""
@@ -120,9 +121,6 @@ class _PCAOnCuml(CumlEngine):
     def inverse_transform(self, call: Call, model: Any) -> Any:
         """Return what has the coordinates X in the components."""
         return _reconstructed(call, model, self.matrix(call))
-
-    def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
-        return {**super().attributes(estimator, model), "_fit_svd_solver": "covariance_eigh"}
 
 
 def _n_components(call: Call, ratio: np.ndarray) -> int | np.integer:

@@ -148,7 +148,9 @@ class _TSNEOnCupy(CupyEngine):
         start = self._start(given, rows)
         schedule = _schedule(given, len(X))
         solution = tsne.descend(start, joint, schedule, cupy)
-        kind = np.float64 if _exact(call) else float
+        # one of NumPy's where scikit-learn has no compiled loop, or has not got to it
+        unknown = solution.kl_divergence == np.finfo(float).max
+        kind = np.float64 if _exact(call) or unknown else float
         worked_out = {"_max_iter": schedule.max_iter} if "n_iter" in given else {}  # up to 1.6
         return Outcome(
             attributes=worked_out,

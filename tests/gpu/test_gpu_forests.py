@@ -201,7 +201,7 @@ def assert_as_good(cls: Any, X: Any, y: Any, **parameters: Any) -> None:
             forest = kind(30, random_state=seed, **parameters).fit(X_train, y_train)
             found.append(forest.score(X_test, y_test))
     gap = np.subtract(scores[cls], scores[cls._accelsk_original])
-    assert abs(gap.mean()) < 0.03, scores
+    assert gap.mean() > -0.03, scores
 
 
 @each_forest

@@ -255,12 +255,13 @@ def loaded_elsewhere(tmp_path_factory: Any) -> dict[str, Any]:
     return {key: (here[key], there[key]) for key in models}
 
 
-@every_class
+@pytest.mark.xdist_group("pickles")  # the fixture is for one process
+@pytest.mark.parametrize("key", all_classes())
 def test_a_pickle_answers_on_the_gpu_in_a_fresh_process(
-    cls: Any, loaded_elsewhere: Any, on_gpu: Any
+    key: str, loaded_elsewhere: Any, on_gpu: Any
 ) -> None:
     on_gpu.expected = False  # the calls were made by the fixture and in the other process
-    key = next(key for key, value in all_classes().items() if value is cls)
+    cls = all_classes()[key]
     (gpu_here, here), (module, gpu_there, there) = loaded_elsewhere[key]
     assert module == cls.__module__
     assert gpu_there == gpu_here
