@@ -309,8 +309,9 @@ def test_a_graph_in_parts_is_clustered_with_scikit_learns_warning():
         {"method": "exact", "max_iter": 500},
         {"metric": "l1", "perplexity": 10, "learning_rate": 100.0, "max_iter": 500},
         {"init": np.random.RandomState(0).randn(120, 2) * 1e-4, "max_iter": 500},
+        {"max_iter": 250},
     ],
-    ids=["default", "random", "exact", "l1", "array"],
+    ids=["default", "random", "exact", "l1", "array", "exploration only"],
 )
 def test_tsne_is_as_good_as_scikit_learns(parameters):
     ours = manifold.TSNE(random_state=0, **parameters)
