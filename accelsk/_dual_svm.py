@@ -143,7 +143,6 @@ class _DualOnCuml(CumlEngine):
             coef=layout.coef,
             intercept=intercept,
             gamma=gamma,
-            shape=X.shape,
             sigmoids=np.empty((0, 2)),
         )
 
@@ -156,7 +155,6 @@ class _DualOnCuml(CumlEngine):
             "dual_coef_": np.ascontiguousarray(to_host(model.coef)),
             "intercept_": model.intercept.copy(),
             "fit_status_": 0,
-            "shape_fit_": tuple(model.shape),
             "n_iter_": model.n_iter,
             "_n_support": model.n_support,
             "_intercept_": model.intercept,
@@ -255,7 +253,11 @@ class SVCOnCuml(_DualOnCuml):
         model.sigmoids = np.array(sigmoids).reshape(-1, 2)
         return Outcome(
             model=model,
-            attributes={"classes_": classes, "class_weight_": class_weight},
+            attributes={
+                "classes_": classes,
+                "class_weight_": class_weight,
+                "shape_fit_": X.shape,
+            },
             announce=(
                 [partial(_give_deprecation, probability)]
                 if VERSION.release >= (1, 9) and probability != "deprecated"
@@ -387,7 +389,8 @@ class SVROnCuml(_DualOnCuml):
         layout = dual_svm.Layout(support, n_support, coef[None, support])
         model = self.fitted(call, X, layout, np.array([optimality.intercept]), gamma)
         model.n_iter = n_iter
-        return Outcome(model=model, announce=warnings_of_target(call))
+        announce = warnings_of_target(call)
+        return Outcome(model=model, attributes={"shape_fit_": X.shape}, announce=announce)
 
     def predict(self, call: Call, model: Any) -> Any:
         """Return predictions, float64 as in scikit-learn."""

@@ -488,6 +488,15 @@ def test_no_probabilities_from_a_fit_without_them():
         estimator.set_params(probability=True).predict_proba(IRIS)
 
 
+@pytest.mark.parametrize("name", ["SVC", "SVR"])
+def test_a_prediction_fetches_nothing(name):
+    K = IRIS @ IRIS.T
+    estimator = getattr(svm, name)(kernel="precomputed", C=0.1).fit(K, SPECIES)
+    before = dict(vars(estimator))
+    estimator.predict(K)
+    assert vars(estimator) == before
+
+
 def test_svc_refuses():
     with pytest.raises(FallbackError, match="zeros"):
         svm.SVC().fit(IRIS, SPECIES, np.r_[0.0, np.ones(149)])
