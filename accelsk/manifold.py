@@ -156,7 +156,7 @@ class _TSNEOnCupy(CupyEngine):
             attributes=worked_out,
             model=SimpleNamespace(
                 embedding_=solution.embedding,
-                kl_divergence_=np.float64(divergence) if _exact(call) else divergence,
+                kl_divergence_=kind(solution.kl_divergence),
                 n_iter_=solution.n_iter,
                 learning_rate_=schedule.learning_rate,
             ),
