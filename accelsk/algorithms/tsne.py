@@ -180,7 +180,7 @@ class _Stage(NamedTuple):
         move = _move if xp is np else _move_on_device()
         update = xp.zeros_like(embedding)
         gains = xp.ones_like(embedding)
-        best = error = np.finfo(float).max
+        best = error = float(np.finfo(float).max)
         best_iteration = iteration = first
         for iteration in range(first, stop):
             check = (iteration + 1) % _CHECK_EVERY == 0
