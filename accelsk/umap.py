@@ -257,7 +257,11 @@ class _UMAPOnCuml(CumlEngine):
     def fit(self, call: Call, X: Any) -> Outcome:
         given = call.parameters
         work = _Fitting(**given)
-        work.fit(to_host(call.X.value), to_host(call.y.value))
+        n_threads = umap_.numba.get_num_threads()
+        try:
+            work.fit(to_host(call.X.value), to_host(call.y.value))
+        finally:  # umap-learn itself does not get to it where something fails
+            umap_.numba.set_num_threads(n_threads)
         own = {k: v for k, v in vars(work).items() if k not in given}
         own.update(knn_indices=None, knn_dists=None, knn_search_index=None)
         own["_small_data"] = len(X) < _SMALL and not given["force_approximation_algorithm"]

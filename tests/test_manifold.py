@@ -35,7 +35,8 @@ CURVE = make_s_curve(500, random_state=0)[0]
 
 def nearest(rows, count, metric):
     """What cuML and the ranking of its candidates find."""
-    search = NearestNeighbors(n_neighbors=count, metric=metric, algorithm="kd_tree")
+    algorithm = "brute" if metric in _density.ANGULAR else "kd_tree"
+    search = NearestNeighbors(n_neighbors=count, metric=metric, algorithm=algorithm)
     rows = device_double.to_host(rows)
     return tuple(map(device_double.to_device, search.fit(rows).kneighbors(rows)))
 
