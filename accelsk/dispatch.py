@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -240,7 +241,7 @@ def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            free_pools()  # what CuPy keeps for later may be what is missing now
+            _free_memory(error)
             rewind()
             return _run(plan, estimator), plan
     except Refusal as refusal:
@@ -272,9 +273,15 @@ def _diagnose(error: Exception) -> str:
         disable(f"a CUDA error made it unusable ({error})")
         return f"a CUDA error: {error}"
     if is_out_of_memory(error):
-        free_pools()
+        _free_memory(error)
         return "the GPU ran out of memory"
     return _failure(error)
+
+
+def _free_memory(error: Exception) -> None:
+    """Free what the failed attempt held, and what CuPy keeps for later."""
+    traceback.clear_frames(error.__traceback__)  # their variables hold arrays
+    free_pools()
 
 
 def _failure(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -231,6 +232,27 @@ def test_out_of_memory_is_tried_again_with_free_pools(data, monkeypatch):
     engine.failing, engine.fails_once = {"fit": MemoryError()}, True
     assert _reasons("Line.fit", lambda: AcceleratedLine().fit(*data)) == (1, 0, set())
     assert (engine.counts["fit"], freed) == (2, [1])
+
+
+def test_what_ran_out_of_memory_holds_no_arrays_when_pools_are_freed(data, monkeypatch):
+    class Large:
+        """Stands for an array on the device."""
+
+    arrays: list[weakref.ref] = []
+
+    class Hungry(LineOnNumpy):
+        def compute(self, call, model):
+            array = Large()
+            arrays.append(weakref.ref(array))
+            raise MemoryError
+
+    held = []
+    monkeypatch.setattr(
+        "accelsk.dispatch.free_pools", lambda: held.extend(a() is not None for a in arrays)
+    )
+    hungry = accelsk.register(Line, [Hungry()], name="HungryLine", module=__name__)
+    assert _reasons("Line.fit", lambda: hungry().fit(*data))[:2] == (0, 1)
+    assert held == [False, False, False]
 
 
 def test_freeing_pools_needs_no_gpu_library():
