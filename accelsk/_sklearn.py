@@ -1,16 +1,17 @@
 """The private names of scikit-learn that accelsk needs, in one place.
 
-==========================  =====================================  ===========
-name                        module                                 versions
-==========================  =====================================  ===========
-``_check_feature_names``    ``sklearn.utils.validation``           1.6 to 1.9
-``_get_feature_names``      ``sklearn.utils.validation``           1.6 to 1.9
-``_check_optimize_result``  ``sklearn.utils.optimize``             1.6 to 1.9
-``_newton_cg``              ``sklearn.utils.optimize``             1.6 to 1.9
-``_get_output_config``      ``sklearn.utils._set_output``          1.6 to 1.9
-``_align_api_if_sparse``    ``sklearn.utils``                      1.9
-``kernel_norm``             ``sklearn.neighbors._kd_tree``         1.6 to 1.9
-==========================  =====================================  ===========
+===============================  =================================  ==========
+name                             module                             versions
+===============================  =================================  ==========
+``_check_feature_names``         ``sklearn.utils.validation``       1.6 to 1.9
+``_get_feature_names``           ``sklearn.utils.validation``       1.6 to 1.9
+``_check_optimize_result``       ``sklearn.utils.optimize``         1.6 to 1.9
+``_newton_cg``                   ``sklearn.utils.optimize``         1.6 to 1.9
+``_openmp_effective_n_threads``  ``sklearn.utils._openmp_helpers``  1.6 to 1.9
+``_get_output_config``           ``sklearn.utils._set_output``      1.6 to 1.9
+``_align_api_if_sparse``         ``sklearn.utils``                  1.9
+``kernel_norm``                  ``sklearn.neighbors._kd_tree``     1.6 to 1.9
+===============================  =================================  ==========
 
 Functions are looked up when they are called: one that a release has moved costs the calls that need
 it their GPU, with that reason, and never an import.
@@ -41,6 +42,7 @@ __all__ = [
     "get_feature_names",
     "kernel_norm",
     "newton_cg",
+    "openmp_effective_n_threads",
     "output_config",
 ]
 
@@ -66,6 +68,9 @@ check_optimize_result = _private("sklearn.utils.optimize", "_check_optimize_resu
 get_feature_names = _private("sklearn.utils.validation", "_get_feature_names")
 kernel_norm = _private("sklearn.neighbors._kd_tree", "kernel_norm")
 newton_cg = _private("sklearn.utils.optimize", "_newton_cg")
+openmp_effective_n_threads = _private(
+    "sklearn.utils._openmp_helpers", "_openmp_effective_n_threads"
+)
 output_config = _private("sklearn.utils._set_output", "_get_output_config")
 
 if VERSION.release >= (1, 9):

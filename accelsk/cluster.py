@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from accelsk._density import METRICS, DensityEngine, known_metric
 from accelsk._mirror import mirror
+from accelsk._sklearn import openmp_effective_n_threads
 from accelsk._spectral import SpectralEngine, warn_of_parts
 from accelsk.algorithms import kmeans
 from accelsk.algorithms.spanning_tree import SpanningTree, spanning_tree
@@ -40,13 +41,13 @@ def _other_dtype(call: Call) -> bool:
     return dtype != call.estimator.cluster_centers_.dtype
 
 
-class _KMeansOnCuml(CumlEngine):
-    """cuML finds the nearest centres; seeding and iterations are scikit-learn's.
+class _KMeansOnCupy(CupyEngine):
+    """Seeding and iterations are scikit-learn's, not cuML's, which stops by another criterion.
 
     So the same seed gives the same clusters, as far as rounding does not decide.
     """
 
-    path = "cluster.KMeans"
+    state = ("cluster_centers_",)
     methods = ("fit", "fit_predict", "fit_transform", "predict", "transform", "score")
     per_row = frozenset({"labels_"})
     rules = (
@@ -73,19 +74,11 @@ class _KMeansOnCuml(CumlEngine):
         mean = X.mean(axis=0)
         X = X - mean  # scikit-learn's way to more exact distances
         weight = inputs.weights(call, X.dtype)
-        model = self.new_model(n_clusters=call.parameters["n_clusters"])
-        model.n_features_in_ = X.shape[1]
-
-        def assign(centers: Any) -> Any:
-            model.cluster_centers_ = centers
-            return model.predict(X)
-
         runs = [
             kmeans.lloyd(
                 X,
                 seeds,
                 weight,
-                assign=assign,
                 max_iter=call.parameters["max_iter"],
                 tol=float(X.var(axis=0).mean()) * call.parameters["tol"],
                 xp=cupy,
@@ -95,15 +88,17 @@ class _KMeansOnCuml(CumlEngine):
         best = min(runs, key=lambda run: run.inertia)
         if len(cupy.unique(best.labels)) < len(best.centers):
             raise Refusal("fewer distinct clusters than asked for, of which scikit-learn warns")
-        model.cluster_centers_ = best.centers + mean
-        model.labels_ = best.labels.astype(np.int32, copy=False)
-        model.inertia_, model.n_iter_ = best.inertia, best.n_iter
+        model = SimpleNamespace(
+            cluster_centers_=best.centers + mean,
+            labels_=best.labels,
+            inertia_=best.inertia,
+            n_iter_=best.n_iter,
+            _n_features_out=len(best.centers),
+            _n_threads=openmp_effective_n_threads(),
+        )
         # plans of later calls look at the centres
         at_hand = {"cluster_centers_": to_host(model.cluster_centers_)}
         return Outcome(model=model, attributes=at_hand)
-
-    def restored_parameters(self, estimator: Any) -> dict[str, Any]:
-        return {"n_clusters": len(estimator.cluster_centers_)}
 
     def _seeds(self, call: Call, X: Any, weight: Any, mean: Any) -> list[Any]:
         """Return the initial centres of each run."""
@@ -137,15 +132,28 @@ class _KMeansOnCuml(CumlEngine):
             raise Refusal(Invalid("init contains NaN or infinity"))
         return to_device(seeds, mean.dtype) - mean
 
-    def predict(self, call: Call, model: Any) -> Any:
-        """Return the nearest centre of each row, int32 as in scikit-learn."""
-        return model.predict(self.matrix(call)).astype(np.int32, copy=False)
+    def predict(self, call: Call, model: SimpleNamespace) -> Any:
+        """Return the nearest centre of each row."""
+        import cupy
 
-    def score(self, call: Call, model: Any) -> float:
+        return kmeans.nearest(self.matrix(call), model.cluster_centers_, cupy)
+
+    def transform(self, call: Call, model: SimpleNamespace) -> Any:
+        """Return the distance of each row to each centre."""
+        return self.transform_fitted(call, model, self.matrix(call))
+
+    def transform_fitted(self, call: Call, model: SimpleNamespace, X: Any) -> Any:
+        import cupy
+
+        return kmeans.distances(X, model.cluster_centers_, cupy)
+
+    def score(self, call: Call, model: SimpleNamespace) -> float:
         """Return the inertia of new data, negative."""
-        X = self.matrix(call)
+        import cupy
+
+        X, centers = self.matrix(call), model.cluster_centers_
         weight = inputs.weights(call, X.dtype)
-        return -kmeans.inertia(X, model.cluster_centers_, model.predict(X), weight)
+        return -kmeans.inertia(X, centers, kmeans.nearest(X, centers, cupy), weight)
 
 
 class _DBSCANOnCuml(CumlEngine):
@@ -365,11 +373,11 @@ class _SpectralClusteringOnCupy(SpectralEngine):
             parameters["n_clusters"], n_init=parameters["n_init"], random_state=random_state
         )
         arguments = {"X": maps, "y": None, "sample_weight": None}
-        engine = _KMeansOnCuml()
+        engine = _KMeansOnCupy()
         return engine.run(Call(estimator, _kmeans.KMeans, "fit", arguments), None).model.labels_
 
 
-class KMeans(Accelerated, _kmeans.KMeans, engines=[_KMeansOnCuml()]): ...
+class KMeans(Accelerated, _kmeans.KMeans, engines=[_KMeansOnCupy()]): ...
 
 
 class DBSCAN(Accelerated, _dbscan.DBSCAN, engines=[_DBSCANOnCuml()]): ...

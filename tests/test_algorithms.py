@@ -12,7 +12,6 @@ from sklearn.cluster import KMeans
 from sklearn.cluster import kmeans_plusplus as their_seeds
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 
@@ -59,7 +58,6 @@ def _lloyd(X, seeds, weight, max_iter=300, tol=0.0):
         X,
         seeds,
         weight,
-        assign=lambda centers: pairwise_distances_argmin(X, centers),
         max_iter=max_iter,
         tol=tol,
         xp=np,

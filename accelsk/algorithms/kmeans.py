@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Clustering", "inertia", "kmeans_plusplus", "lloyd"]
+__all__ = ["Clustering", "distances", "inertia", "kmeans_plusplus", "lloyd", "nearest"]
 
 #: Elements of the largest intermediate array: 256 MB in float32.
 _CHUNK = 1 << 26
@@ -59,13 +58,14 @@ def kmeans_plusplus(
     the number of trials for each centre, 2 + log(n_clusters), is theirs.
     """
     n_trials = 2 + int(np.log(n_clusters))
-    norms = (X * X).sum(axis=1)
+    wide = X.astype(np.float64, copy=False)  # scikit-learn, too, rounds distances at the end only
+    norms = (wide * wide).sum(axis=1)
 
     def squared_distances(rows: Any) -> Any:
-        distances = norms[rows][:, None] - 2 * (X[rows] @ X.T) + norms
+        distances = norms[rows][:, None] - 2 * (wide[rows] @ wide.T) + norms
         # a row is at no distance from itself, whatever rounding says
         distances[xp.arange(len(rows)), rows] = 0
-        return xp.maximum(distances, 0)
+        return xp.maximum(distances, 0).astype(X.dtype, copy=False)
 
     share = weight / weight.sum()
     first = random_state.choice(len(X), p=share.get() if hasattr(share, "get") else share)
@@ -85,16 +85,50 @@ def kmeans_plusplus(
     return X[chosen]
 
 
-def lloyd(
-    X: Any,
-    centers: Any,
-    weight: Any,
-    *,
-    assign: Callable[[Any], Any],
-    max_iter: int,
-    tol: float,
-    xp: Any,
-) -> Clustering:
+def nearest(X: Any, centers: Any, xp: Any) -> Any:
+    """Return the position of the nearest centre of each row, the first among equals, as int32.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    centers : array of shape (n_clusters, n_features)
+        In the dtype of `X`.
+    xp : module
+        The array namespace.
+    """
+    labels = xp.empty(len(X), np.int32)
+    norms = (centers * centers).sum(axis=1)[:, None]
+    step = max(1, _CHUNK // len(centers))
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        # short of the squared norm of the row, which is the same for every centre
+        labels[rows] = (norms - 2 * (centers @ X[rows].T)).argmin(axis=0)
+    return labels
+
+
+def distances(X: Any, centers: Any, xp: Any) -> Any:
+    """Return the Euclidean distance of each row to each centre, in the dtype of `X`.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    centers : array of shape (n_clusters, n_features)
+    xp : module
+        The array namespace.
+    """
+    result = xp.empty((len(X), len(centers)), X.dtype)
+    centers = centers.astype(np.float64, copy=False)
+    norms = (centers * centers).sum(axis=1)
+    step = max(1, _CHUNK // len(centers))
+    for start in range(0, len(X), step):
+        rows = slice(start, start + step)
+        wide = X[rows].astype(np.float64, copy=False)
+        squared = (wide * wide).sum(axis=1)[:, None] - 2 * (wide @ centers.T) + norms
+        result[rows] = xp.sqrt(xp.maximum(squared, 0))
+    return result
+
+
+def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: float, xp: Any) -> Clustering:
     """Return what Lloyd's iterations make of `centers`.
 
     They stop where no label changes, where the squared shifts of all centres add up to no more
@@ -106,8 +140,6 @@ def lloyd(
     X : array of shape (n_samples, n_features)
     centers : array of shape (n_clusters, n_features)
     weight : array of shape (n_samples,) or None
-    assign : callable
-        From centres to the position of the nearest one for each row of `X`.
     max_iter : int
     tol : float
         In units of `X` squared.
@@ -117,7 +149,7 @@ def lloyd(
     labels = None
     settled = False
     for n_iter in range(1, max_iter + 1):  # noqa: B007 - the last value counts
-        previous, labels = labels, assign(centers)
+        previous, labels = labels, nearest(X, centers, xp)
         sums, mass = _sums(X, labels, weight, len(centers), xp)
         if not bool(mass.all()):
             _relocate(X, centers, labels, weight, sums, mass, xp)
@@ -129,7 +161,7 @@ def lloyd(
         if settled or shift <= tol:
             break
     if not settled:
-        labels = assign(centers)
+        labels = nearest(X, centers, xp)
     return Clustering(centers, labels, inertia(X, centers, labels, weight), n_iter)
 
 

@@ -43,7 +43,6 @@ BUILDING_BLOCKS = {
 #: Engines that fit by an algorithm of their own and hand cuML no hyperparameters.
 OWN_FIT = {
     **BUILDING_BLOCKS,
-    "cluster.KMeans": "scikit-learn's seeding and iterations, on cuML's assignment",
     "neighbors.NearestNeighbors": "cuML searches by brute force, whatever the algorithm",
 }
 
