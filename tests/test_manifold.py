@@ -16,7 +16,6 @@ import sklearn.cluster
 import sklearn.manifold
 from scipy import sparse
 from sklearn.datasets import load_digits, load_iris, make_blobs, make_s_curve
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 import accelsk
@@ -39,18 +38,6 @@ def nearest(rows, count, metric):
     search = NearestNeighbors(n_neighbors=count, metric=metric, algorithm=algorithm)
     rows = device_double.to_host(rows)
     return tuple(map(device_double.to_device, search.fit(rows).kneighbors(rows)))
-
-
-class _KMeansModel:
-    """As much of cuML's k-means as the engine uses."""
-
-    def __init__(self, **parameters):
-        pass
-
-    def predict(self, X):
-        centers = device_double.to_host(self.cluster_centers_)
-        nearest = pairwise_distances_argmin(device_double.to_host(X), centers)
-        return device_double.to_device(nearest.astype(np.int32))
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +80,7 @@ def device(monkeypatch):
     monkeypatch.setattr(tsne, "affinities", host_affinities)
     monkeypatch.setattr(tsne, "descend", host_descend)
     monkeypatch.setattr(cuml_engine, "_silence", contextlib.nullcontext())
-    loaded = {"cluster.KMeans": _KMeansModel, "neighbors.NearestNeighbors": object}
+    loaded = {"neighbors.NearestNeighbors": object}
     monkeypatch.setattr(cuml_engine.CumlEngine, "_loaded", loaded)
     with accelsk.config_context(device="gpu", on_fallback="raise"):
         yield
