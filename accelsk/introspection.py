@@ -80,17 +80,25 @@ def reached_names(cls: type, method: str) -> frozenset[str]:
 
 @functools.cache
 def assigned_names(cls: type, methods: tuple[str, ...] = ("fit",)) -> frozenset[str]:
-    """Return the instance attributes that `methods` of `cls` may set: its fitted state."""
+    """Return the instance attributes that `methods` of `cls` may set: its fitted state.
+
+    What ``__init__`` sets under a plain name is no part of that, whoever else assigns to such a
+    name: an attribute of some other object may have it, too.
+    """
     parameters = set(cls._get_param_names()) if hasattr(cls, "_get_param_names") else set()
-    names = {
+    initial = {name for name in _stored_names(cls, ("__init__",)) if name.strip("_") == name}
+    return _stored_names(cls, methods) - parameters - initial - BOOKKEEPING
+
+
+def _stored_names(cls: type, methods: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(
         instruction.argval
         for method in methods
         for codes in _reached_codes(cls, method).values()
         for code in codes
         for instruction in dis.get_instructions(code)
         if instruction.opname == "STORE_ATTR"
-    }
-    return frozenset(names - parameters - BOOKKEEPING)
+    )
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,6 +89,22 @@ def test_assignments_are_found_in_helpers_properties_and_closures():
         *("first_", "_second", "third_", "helped_", "deep_", "touched_"),
     }
     assert assigned_names(_Example, ("predict",)) == {"predicted_"}
+
+
+def test_what_init_sets_beside_hyperparameters_is_not_fitted_state():
+    class Boxed(BaseEstimator):
+        def __init__(self, size=1):
+            self.size = size
+            self.template = object()
+            self._cache = None
+
+        def fit(self, X, y=None):
+            box = SimpleNamespace()
+            box.template = self.template
+            self._cache = self.boxes_ = [box]
+            return self
+
+    assert assigned_names(Boxed) == {"_cache", "boxes_"}
 
 
 def test_reached_names_follow_calls():
