@@ -7,6 +7,7 @@ So labels, their numbers included, are those of the library's own fit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from accelsk.algorithms import neighbors
 from accelsk.algorithms.spanning_tree import SpanningTree, core_distances, spanning_tree
 from accelsk.device.transfer import to_device
-from accelsk.engines.base import Call, refuse
+from accelsk.engines.base import Call, Rule, refuse
 from accelsk.engines.cuml import CumlEngine, import_cuml
 from accelsk.exceptions import Refusal
 
@@ -39,13 +40,20 @@ ANGULAR = ("cosine", "correlation")
 _SPARE = 16
 
 
-def _unknown_metric(call: Call) -> bool:
-    metric = call.parameters["metric"]
-    return not isinstance(metric, str) or metric not in METRICS
+def known_metric(names: Mapping[str, str]) -> Rule:
+    """Return the rule that keeps other metrics off than those of `names`.
 
+    Parameters
+    ----------
+    names : mapping of str to str
+        The names of metrics, by what they compute.
+    """
 
-#: The rule that keeps other metrics off.
-known_metric = refuse("metric other than euclidean, manhattan, chebyshev", _unknown_metric)
+    def unknown(call: Call) -> bool:
+        metric = call.parameters["metric"]
+        return not isinstance(metric, str) or metric not in names
+
+    return refuse(f"metric other than {', '.join(dict.fromkeys(names.values()))}", unknown)
 
 
 def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:

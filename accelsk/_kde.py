@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import DistanceMetric
 
+from accelsk._density import known_metric
 from accelsk._sklearn import kernel_norm
 from accelsk.algorithms import density, distances
 from accelsk.device.transfer import to_device, to_host
@@ -49,13 +50,7 @@ class KernelDensityOnCupy(CupyEngine):
     methods = ("fit", "score_samples", "score")
     dtype = np.float64
     rules = (
-        refuse(
-            "metric other than euclidean, manhattan, chebyshev, canberra, hamming",
-            lambda call: (
-                not isinstance(call.parameters["metric"], str)
-                or call.parameters["metric"] not in _METRICS
-            ),
-        ),
+        known_metric(_METRICS),
         only("metric_params", None),
         refuse(Invalid("the algorithm does not take the metric"), _bad_algorithm),
         refuse(

@@ -215,7 +215,7 @@ class _HDBSCANOnCuml(DensityEngine):
     """
 
     rules = (
-        known_metric,
+        known_metric(METRICS),
         only("metric_params", None),
         only("algorithm", "auto", "kd_tree", "ball_tree"),
         refuse(
@@ -303,7 +303,7 @@ class _AgglomerativeOnCupy(CupyEngine):
         only("linkage", "single"),
         only("connectivity", None),
         only("memory", None),
-        known_metric,
+        known_metric(METRICS),
         refuse(Invalid("hyperparameters that exclude each other"), _bad_cut),
         refuse(
             Invalid("more clusters than rows"),

@@ -70,7 +70,7 @@ class _HDBSCANOnCuml(DensityEngine):
     """
 
     rules = (
-        known_metric,
+        known_metric(METRICS),
         only(
             "algorithm",
             "best",

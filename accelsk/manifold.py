@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.manifold import _spectral_embedding, _t_sne
 from sklearn.utils import check_random_state
 
-from accelsk._density import ANGULAR, METRICS, nearest
+from accelsk._density import ANGULAR, METRICS, known_metric, nearest
 from accelsk._mirror import mirror
 from accelsk._spectral import SpectralEngine, n_neighbors
 from accelsk.algorithms import tsne
@@ -94,13 +94,7 @@ class _TSNEOnCupy(CupyEngine):
     per_row = frozenset({"embedding_"})
     min_rows = 2
     rules = (
-        refuse(
-            "metric other than euclidean, manhattan, chebyshev, cosine, correlation",
-            lambda call: (
-                not isinstance(call.parameters["metric"], str)
-                or call.parameters["metric"] not in _METRICS
-            ),
-        ),
+        known_metric(_METRICS),
         only("metric_params", None),
         only("verbose", 0, False),
         only("n_iter", "deprecated"),

@@ -174,11 +174,12 @@ def _refusals(tree: ast.AST) -> Iterator[str]:
 
 def to_text(table: Iterable[Supported], width: int = 100) -> str:
     """Return the table for a terminal of `width` columns, or somewhat more if that is few."""
-    from tabulate import tabulate
+    from tabulate import MIN_PADDING, tabulate
 
     rows = [_cells(row, "\n") for row in table]
     name, engine, methods, _ = (
-        max(map(len, column)) for column in zip(_HEADERS, *rows, strict=True)
+        max(len(header) + MIN_PADDING, *map(len, column))
+        for header, *column in zip(_HEADERS, *rows, strict=True)
     )
     methods = min(methods, 24)
     left = width - name - engine - methods - len("│" + 4 * "  │")

@@ -16,7 +16,7 @@ except ImportError as error:
     raise ImportError("accelsk.umap needs umap-learn: pip install 'accelsk[umap]'") from error
 
 from accelsk import versions
-from accelsk._density import nearest
+from accelsk._density import known_metric, nearest
 from accelsk._mirror import mirror
 from accelsk.algorithms import spectral, tsne
 from accelsk.device.transfer import to_device, to_host
@@ -198,13 +198,7 @@ class _UMAPOnCuml(CumlEngine):
     min_rows = 3
     repeats = False
     rules = (
-        refuse(
-            "metric other than euclidean, manhattan, chebyshev, cosine, correlation",
-            lambda call: (
-                not isinstance(call.parameters["metric"], str)
-                or call.parameters["metric"] not in _METRICS
-            ),
-        ),
+        known_metric(_METRICS),
         refuse("arguments of the metric", lambda call: call.parameters["metric_kwds"]),
         only("output_metric", "euclidean", "l2"),
         only("densmap", False),
