@@ -155,16 +155,39 @@ class DeviceState:
 os.register_at_fork(before=DeviceState.fetch_all)
 
 
+class _Identity:
+    """Equal to itself alone. Keeps its object, so that no other gets the same address."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _fingerprint(value: Any) -> Any:
-    if sparse.issparse(value) and hasattr(value, "data"):
-        return value.shape, _fingerprint(value.data)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        return value.shape, value.dtype.str, zlib.crc32(np.ascontiguousarray(value).data)
+    """Return what differs once `value` is changed in place, arrays inside it included.
+
+    Other objects, the trees of a forest for one, are told by their identity.
+    """
     if isinstance(value, np.ndarray):
-        return value.shape, tuple(map(id, value.flat)) if value.size < 1000 else id(value)
-    if isinstance(value, list):
-        return tuple(map(id, value))
-    return value if isinstance(value, (bool, int, float, str)) else id(value)
+        if value.dtype.hasobject:
+            return value.shape, [_fingerprint(item) for item in value.flat]
+        plain = np.ascontiguousarray(value)
+        content = plain.data if value.dtype.kind in "biufc" else plain.tobytes()
+        return value.shape, value.dtype.str, zlib.crc32(content)
+    if sparse.issparse(value):
+        arrays = (item for item in vars(value).values() if isinstance(item, np.ndarray))
+        return value.shape, [_fingerprint(array) for array in arrays]
+    if isinstance(value, (list, tuple)):
+        return [_fingerprint(item) for item in value]
+    if isinstance(value, dict):
+        return [(key, _fingerprint(item)) for key, item in value.items()]
+    if isinstance(value, (bool, int, float, str, bytes)) and value == value:  # NaN does not
+        return value
+    return _Identity(value)
 
 
 @functools.cache

@@ -267,3 +267,14 @@ def test_sums_of_a_profile_are_those_of_its_events(events):
     total = sum(s.gpu_time + s.cpu_time for s in stats)
     assert total == pytest.approx(sum(e.duration for e in events))
     assert str(results)
+
+
+def test_a_block_that_raises_prints_what_ran(capsys, data):
+    def block():
+        with accelsk.profile():
+            AcceleratedLine().fit(*data)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        block()
+    assert "Line.fit" in capsys.readouterr().out

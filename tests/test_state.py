@@ -28,7 +28,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import accelsk
-from accelsk.estimator import SLOT, DeviceState
+from accelsk.estimator import SLOT, DeviceState, _fingerprint
 
 
 @pytest.fixture
@@ -197,6 +197,58 @@ def test_refused_restore_runs_in_scikit_learn(line, plain, data):
     with accelsk.profile(quiet=True) as results:
         assert_same(line.predict(data[0]), plain.predict(data[0]))
     assert results.method_calls["Line.predict"].fallback_reasons == {"no such model"}
+
+
+def _set(path):
+    """Return what puts another value at the end of `path`, a chain of indices."""
+
+    def change(value):
+        *parents, last = path
+        for index in parents:
+            value = value[index]
+        value[last] = value[last] + value[last]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        (np.ones((2, 3), order="F"), _set([(1, 2)])),
+        (np.array(["x", "y"], dtype="U2"), _set([0])),
+        (np.array(["x", None, np.nan], dtype=object), _set([0])),
+        (np.array([b"x", b"y"], dtype="S2"), _set([1])),
+        (np.array([1], dtype="m8[s]"), _set([0])),
+        ([np.ones(2), np.ones(3)], _set([1, 2])),
+        ([np.array(["a", "b"], dtype=object)], _set([0, 1])),
+        ((np.ones(2), [np.ones(2)]), _set([1, 0, 1])),
+        ({"a": np.ones(2)}, _set(["a", 0])),
+        (np.array([np.ones(2), np.ones(3)], dtype=object), _set([1, 2])),
+        (sparse.csr_matrix(np.eye(3)), lambda m: m.indices.__setitem__(0, 2)),
+        (sparse.coo_matrix(np.eye(3)), lambda m: m.data.__setitem__(0, 2)),
+        ([object(), object()], lambda items: items.reverse()),
+    ],
+    ids=range(13),
+)
+def test_a_change_inside_an_attribute_is_noticed_and_nothing_else(value, change):
+    before = _fingerprint(value)
+    assert before == _fingerprint(value)
+    change(value)
+    assert before != _fingerprint(value)
+
+
+def test_what_is_not_equal_to_itself_is_no_change():
+    value = [float("nan"), np.array(["x", np.nan], dtype=object)]
+    assert _fingerprint(value) == _fingerprint(value)
+
+
+def test_labels_of_text_cost_no_second_model(labelled):
+    X, y = labelled
+    nearest = AcceleratedNearestMean().fit(X, np.asarray(y, dtype="U9"))
+    for _ in range(3):
+        nearest.predict(X)
+        assert nearest.classes_.dtype.kind == "U"
+    assert engine_of(nearest).counts["restore"] == 0
 
 
 def test_sparse_attribute_changed_in_place_is_noticed(labelled):

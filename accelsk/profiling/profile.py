@@ -91,7 +91,9 @@ def profile(quiet: bool = False) -> Iterator[ProfileResults]:
     1
     """
     results = ProfileResults()
-    with listening(results._add):
-        yield results
-    if not quiet:
-        print(results)
+    try:
+        with listening(results._add):
+            yield results
+    finally:
+        if not quiet:
+            print(results)
