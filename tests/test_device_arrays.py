@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import types
+from unittest.mock import MagicMock
+
 import device_double
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import accelsk
+from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Outcome
 
 
@@ -110,3 +115,17 @@ def test_frames_of_set_output_stay_frames(data):
     scaler = GENERIC[StandardScaler]().set_output(transform="pandas").fit(data[0])
     engine_of(scaler).refusing = {"*": "not today"}
     assert isinstance(scaler.transform(_up(data[0])), pd.DataFrame)
+
+
+@pytest.mark.parametrize("cupy", [types.ModuleType("cupy"), MagicMock(), None])
+def test_nothing_is_on_the_device_before_cupy_is_complete(cupy, data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert not is_device_array(data[0])
+    line = AcceleratedLine().fit(*data)
+    assert type(line.predict(data[0])) is np.ndarray
+
+
+def test_arrays_are_told_before_sparse_matrices_can_be(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", types.ModuleType("sparse"))
+    assert is_device_array(_up(data[0]))
+    assert not is_device_array(data[0])

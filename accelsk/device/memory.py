@@ -25,9 +25,9 @@ def free_pools() -> None:
     """Give the device memory that CuPy keeps in its pools back."""
     gc.collect()
     cupy = sys.modules.get("cupy")
-    if cupy is not None:
-        cupy.get_default_memory_pool().free_all_blocks()
-        cupy.get_default_pinned_memory_pool().free_all_blocks()
+    for name in ("get_default_memory_pool", "get_default_pinned_memory_pool"):
+        if (pool := getattr(cupy, name, None)) is not None:  # CuPy may be half imported
+            pool().free_all_blocks()
 
 
 def enable_managed_memory() -> bool:

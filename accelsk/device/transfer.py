@@ -11,14 +11,18 @@ __all__ = ["is_device_array", "on_host", "to_device", "to_host"]
 
 
 def is_device_array(value: object) -> bool:
-    """Whether `value` is a CuPy array or CuPy sparse matrix; imports nothing to find out."""
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
+    """Whether `value` is a CuPy array or CuPy sparse matrix; imports nothing to find out.
+
+    There are none as long as CuPy is not there with all its names: another thread may be importing
+    it, and what is called ``cupy`` may be something else.
+    """
+    array = getattr(sys.modules.get("cupy"), "ndarray", None)
+    if not isinstance(array, type):
         return False
-    if isinstance(value, cupy.ndarray):
+    if isinstance(value, array):
         return True
-    sparse = sys.modules.get("cupyx.scipy.sparse")
-    return sparse is not None and sparse.issparse(value)
+    issparse = getattr(sys.modules.get("cupyx.scipy.sparse"), "issparse", None)
+    return issparse is not None and issparse(value)
 
 
 def to_device(array: Any, dtype: Any = None, order: str | None = None) -> Any:
