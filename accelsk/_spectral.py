@@ -6,6 +6,7 @@ as scikit-learn's, up to the number of rows for which that fits.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from accelsk._density import nearest
 from accelsk.algorithms import spectral
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Rule, only, refuse
+from accelsk.engines.cuml import broken
 from accelsk.engines.cupy import CupyEngine
 from accelsk.exceptions import Invalid, Refusal
 
@@ -94,6 +96,12 @@ class SpectralEngine(CupyEngine):
             ),
         ),
     )
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        why = broken()
+        if why is not None and call.parameters["affinity"] == "nearest_neighbors":
+            yield why  # `nearest` searches with cuML
 
     def graph(self, call: Call, X: Any, gamma: float) -> Graph:
         """Return the affinity matrix of a call."""

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-__all__ = ["Config", "config_context", "current", "get_config", "set_config"]
+__all__ = ["Config", "config_context", "current", "environment", "get_config", "set_config"]
 
 Device = Literal["auto", "gpu", "cpu"]
 OnFallback = Literal["log", "warn", "raise"]
@@ -40,13 +40,18 @@ class Config:
                 raise ValueError(f"{field.name} must be one of {choices}, got {value!r}")
 
 
+def environment(name: str) -> str:
+    """Return the environment variable `name` in lower case; empty is the same as unset."""
+    return os.environ.get(name, "").strip().lower()
+
+
 def _from_environment() -> Config:
-    device = os.environ.get("ACCELSK_DEVICE", "auto")
     try:
-        return Config(device=device)  # type: ignore[arg-type]
+        return Config(device=environment("ACCELSK_DEVICE") or "auto")  # type: ignore[arg-type]
     except ValueError:
+        given = os.environ["ACCELSK_DEVICE"]
         raise ValueError(
-            f"ACCELSK_DEVICE must be one of {_CHOICES['device']}, got {device!r}"
+            f"ACCELSK_DEVICE must be one of {_CHOICES['device']}, got {given!r}"
         ) from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from accelsk.config import current
+from accelsk.config import current, environment
 from accelsk.device import memory, probe
 
 __all__ = ["enabled", "install"]
@@ -13,6 +13,10 @@ __all__ = ["enabled", "install"]
 logger = logging.getLogger("accelsk")
 
 _LEVELS = ("debug", "info", "warn", "error")
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off", ""), False),
+}
 
 _installed = False
 
@@ -55,13 +59,13 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     Raises
     ------
     ValueError
-        If `log_level` is not one of these.
+        If `log_level` or one of the environment variables has a value that is not known.
     """
     global _installed
-    level = log_level or os.environ.get("ACCELSK_LOG_LEVEL", "warn")
-    _set_log_level(level, "log_level" if log_level else "ACCELSK_LOG_LEVEL")
-    disable_uvm = disable_uvm or os.environ.get("ACCELSK_DISABLE_UVM") == "1"
-    os.environ["ACCELSK_LOG_LEVEL"] = level.lower()
+    level = _level(log_level)
+    disable_uvm = _uvm_is_off() or disable_uvm
+    _set_log_level(level)
+    os.environ["ACCELSK_LOG_LEVEL"] = level
     os.environ["ACCELSK_DISABLE_UVM"] = str(int(disable_uvm))
     if _installed:
         return
@@ -73,7 +77,7 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
 
     try:
         import_cuml()
-    except Refusal:  # the engine has logged why
+    except Refusal:  # whoever raised it has logged why
         return
     if not disable_uvm:
         try:
@@ -83,10 +87,31 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     logger.info("The GPU is ready: %s", probe.gpu())
 
 
-def _set_log_level(level: str, source: str) -> None:
-    if level.lower() not in _LEVELS:
-        raise ValueError(f"{source} must be one of {_LEVELS}, got {level!r}")
-    logger.setLevel("WARNING" if level.lower() == "warn" else level.upper())
+def _level(argument: str | None) -> str:
+    """Return the log level that the argument, or else the environment, asks for."""
+    if argument is None:
+        source, level = "ACCELSK_LOG_LEVEL", environment("ACCELSK_LOG_LEVEL") or "warn"
+    else:
+        source, level = "log_level", str(argument).lower()
+    level = "warn" if level == "warning" else level  # the name that `logging` has for it
+    if level not in _LEVELS:
+        given = os.environ[source] if argument is None else argument
+        raise ValueError(f"{source} must be one of {_LEVELS}, got {given!r}")
+    return level
+
+
+def _uvm_is_off() -> bool:
+    """Whether the environment turns managed memory off."""
+    try:
+        return _FLAGS[environment("ACCELSK_DISABLE_UVM")]
+    except KeyError:
+        given = os.environ["ACCELSK_DISABLE_UVM"]
+        known = tuple(flag for flag in _FLAGS if flag)
+        raise ValueError(f"ACCELSK_DISABLE_UVM must be one of {known}, got {given!r}") from None
+
+
+def _set_log_level(level: str) -> None:
+    logger.setLevel("WARNING" if level == "warn" else level.upper())
     if not logger.hasHandlers() and logger.level < logging.WARNING:
         # Python shows warnings without any handler; for more there has to be one
         handler = logging.StreamHandler()

@@ -13,6 +13,7 @@ import pytest
 
 from accelsk import config, registry, runtime
 from accelsk.device import probe
+from accelsk.engines import cuml
 
 _SETTINGS: dict[str, Any] = {
     "deadline": None,
@@ -37,6 +38,7 @@ def isolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(runtime, "_installed", False)
     monkeypatch.setattr(probe, "_disabled", probe._disabled)
     monkeypatch.setattr(probe, "_found", probe._found)
+    monkeypatch.setattr(cuml, "_broken", None)
     monkeypatch.setattr(config, "_default", None)
     config._current.set(None)
     yield

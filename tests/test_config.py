@@ -122,9 +122,17 @@ def test_tasks_inherit_and_do_not_see_each_other():
     assert accelsk.get_config()["device"] == "auto"
 
 
-@pytest.mark.parametrize("device", ["auto", "gpu", "cpu"])
-def test_environment_sets_the_default(device, monkeypatch):
-    monkeypatch.setenv("ACCELSK_DEVICE", device)
+@pytest.mark.parametrize(
+    ("variable", "device"),
+    [
+        *((device, device) for device in ("auto", "gpu", "cpu")),
+        ("CPU", "cpu"),
+        (" Gpu", "gpu"),
+        ("", "auto"),
+    ],
+)
+def test_environment_sets_the_default(variable, device, monkeypatch):
+    monkeypatch.setenv("ACCELSK_DEVICE", variable)
     assert accelsk.get_config()["device"] == device
 
 
@@ -135,9 +143,9 @@ def test_environment_sets_the_default_of_every_thread(monkeypatch):
 
 
 def test_bad_environment_names_the_variable(monkeypatch, data):
-    monkeypatch.setenv("ACCELSK_DEVICE", "tpu")
+    monkeypatch.setenv("ACCELSK_DEVICE", "TPU")
     for call in (accelsk.get_config, lambda: AcceleratedLine().fit(*data)):
-        with pytest.raises(ValueError, match=r"ACCELSK_DEVICE must be one of .*, got 'tpu'"):
+        with pytest.raises(ValueError, match=r"ACCELSK_DEVICE must be one of .*, got 'TPU'"):
             call()
 
 

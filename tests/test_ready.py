@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import threading
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import MagicMock
 
 import pytest
 from engine import AcceleratedLine
@@ -16,7 +19,7 @@ import accelsk
 from accelsk import runtime
 from accelsk.device import probe
 from accelsk.device.errors import poisons_context
-from accelsk.device.memory import is_out_of_memory
+from accelsk.device.memory import free_pools, is_out_of_memory
 
 ROOT = Path(__file__).parent.parent
 
@@ -130,23 +133,142 @@ def test_disabling_is_logged_once_and_keeps_the_first_reason(caplog):
     assert len(caplog.records) == 1
 
 
-def test_cuml_that_cannot_be_imported_costs_its_own_engines_only(monkeypatch, data, caplog):
-    from accelsk.engines import cuml
+class _Package:
+    """Finds a package of one module of this text; it says how often that was imported."""
+
+    def __init__(self, name, text):
+        self.name, self.text, self.imports = name, text, 0
+
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self, origin="here") if name == self.name else None
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        self.imports += 1
+        exec(self.text, vars(module))
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """Have packages of this text in the place of the real ones, and a GPU beside."""
+    monkeypatch.setattr(probe, "_found", (object(), None))
+
+    def put(name, text):
+        for known in [known for known in sys.modules if known.partition(".")[0] == name]:
+            monkeypatch.delitem(sys.modules, known)
+        # sys.modules is put back as it is now, without what the test imports
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
+        finder = _Package(name, text)
+        monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+        return finder
+
+    return put
+
+
+_CUPY = """
+from types import SimpleNamespace
+class ndarray: ...
+cuda = SimpleNamespace(get_allocator=lambda: None, set_allocator=lambda allocator: None)
+"""
+_BROKEN = "raise OSError('libcudart.so is missing')"
+
+
+def _messages(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def _engines():
+    from accelsk.cluster import KMeans
     from accelsk.linear_model import Ridge
 
-    monkeypatch.setattr(cuml, "_broken", None)
-    monkeypatch.setattr(probe, "_found", (object(), None))
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.delitem(sys.modules, "cuml", raising=False)
+    (cupy,), (cuml,) = KMeans._accelsk_engines, Ridge._accelsk_engines
+    assert (cupy.name, cuml.name) == ("cupy", "cuml")
+    return cupy, cuml
+
+
+def _work(data):
+    from accelsk.cluster import KMeans
+    from accelsk.linear_model import Ridge
+
+    with accelsk.profile(quiet=True) as results:
+        for _ in range(2):
+            Ridge().fit(*data).predict(data[0])
+            KMeans(2, n_init=1).fit(data[0])
+    return results.method_calls
+
+
+@pytest.mark.parametrize("installs", [True, False])
+def test_cuml_that_cannot_be_imported_costs_its_own_engines_only(installs, package, data, caplog):
+    package("cupy", _CUPY)
+    cuml = package("cuml", _BROKEN)
+    reason = "cuML could not be imported (OSError: libcudart.so is missing)"
+    if installs:
+        accelsk.install()
+    calls = _work(data)
     accelsk.install()
+    assert _messages(caplog) == [reason]
+    assert cuml.imports == 1
+    assert calls["Ridge.fit"].fallback_reasons == {reason}
+    assert [engine.unusable() for engine in _engines()] == [None, reason]
+    assert accelsk.enabled()
+
+
+@pytest.mark.parametrize("installs", [True, False])
+def test_cupy_that_cannot_be_imported_takes_the_gpu_out_of_use(installs, package, data, caplog):
+    from accelsk.linear_model import Ridge
+
+    cupy = package("cupy", _BROKEN)
+    cuml = package("cuml", "__version__ = '26.10'")
+    reason = "CuPy could not be imported (OSError: libcudart.so is missing)"
+    if installs:
+        accelsk.install()
+        assert not accelsk.enabled()
+    calls = _work(data)
     accelsk.install()
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "cuML could not be imported (ModuleNotFoundError"
-    ]
-    assert probe.unusable() is None
-    engine = Ridge._accelsk_engines[0]
-    assert engine.unusable().startswith("cuML could not be imported")
-    assert Ridge().fit(*data).predict(data[0]).shape == (40,)
+    assert _messages(caplog) == [f"The GPU is out of use in this process: {reason}"]
+    assert (cupy.imports, cuml.imports) == (1, 0)
+    assert {reason} == set().union(*(call.fallback_reasons for call in calls.values()))
+    assert [engine.unusable() for engine in _engines()] == [reason, reason]
+    assert accelsk.explain(Ridge(), *data).reasons == (reason,)
+    assert not accelsk.enabled()
+
+
+def test_cupy_engine_finds_out_that_cupy_cannot_be_imported(package, data):
+    from accelsk.cluster import KMeans
+
+    cupy = package("cupy", _BROKEN)
+    for _ in range(3):
+        KMeans(2, n_init=1).fit(data[0])
+    assert cupy.imports == 1
+    assert not accelsk.enabled()
+
+
+def test_something_else_called_cupy_takes_the_gpu_out_of_use(package, data):
+    from accelsk.cluster import KMeans
+
+    package("cupy", "")
+    KMeans(2, n_init=1).fit(data[0])
+    assert "cannot import name 'ndarray' from 'cupy'" in probe.unusable()
+
+
+@pytest.mark.parametrize(("affinity", "costs"), [("nearest_neighbors", True), ("rbf", False)])
+def test_broken_cuml_costs_a_graph_of_neighbours_its_gpu(affinity, costs, package, data):
+    from accelsk.cluster import SpectralClustering
+
+    package("cupy", _CUPY)
+    package("cuml", _BROKEN)
+    accelsk.install()
+    with accelsk.config_context(device="gpu"):
+        plan = accelsk.explain(SpectralClustering(2, affinity=affinity), data[0])
+    assert any("cuML could not be imported" in reason for reason in plan.obstacles) is costs
+
+
+def test_half_imported_cupy_is_left_alone_when_memory_runs_out(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
+    free_pools()
 
 
 # install
@@ -166,6 +288,10 @@ def test_install_sets_level_and_what_child_processes_read(no_gpu):
         (None, "debug", logging.DEBUG),
         ("info", "debug", logging.INFO),
         ("WARN", None, logging.WARNING),
+        ("WARNING", "debug", logging.WARNING),
+        (None, "WARNING", logging.WARNING),
+        (None, " Info", logging.INFO),
+        (None, "", logging.WARNING),
     ],
 )
 def test_level_comes_from_argument_then_environment(argument, variable, level, no_gpu, monkeypatch):
@@ -173,6 +299,41 @@ def test_level_comes_from_argument_then_environment(argument, variable, level, n
         monkeypatch.setenv("ACCELSK_LOG_LEVEL", variable)
     accelsk.install(log_level=argument)
     assert logging.getLogger("accelsk").level == level
+    # in a form that every child process knows
+    assert os.environ["ACCELSK_LOG_LEVEL"] in ("debug", "info", "warn", "error")
+
+
+@pytest.mark.parametrize("level", ["loud", "", logging.INFO])
+def test_unknown_level_is_refused_whatever_it_is(level, no_gpu):
+    with pytest.raises(ValueError, match="log_level must be one of"):
+        accelsk.install(log_level=level)
+
+
+@pytest.mark.parametrize(
+    ("variable", "off"),
+    [
+        *((value, "1") for value in ("1", "true", "True", "YES", "on")),
+        *((value, "0") for value in ("0", "false", "FALSE", "no", "Off", "")),
+        (None, "0"),
+    ],
+)
+def test_managed_memory_is_off_where_the_environment_says_so(variable, off, no_gpu, monkeypatch):
+    if variable is not None:
+        monkeypatch.setenv("ACCELSK_DISABLE_UVM", variable)
+    accelsk.install()
+    assert os.environ["ACCELSK_DISABLE_UVM"] == off
+
+
+@pytest.mark.parametrize("argument", [False, True])
+def test_environment_that_neither_says_yes_nor_no_is_refused(argument, no_gpu, monkeypatch):
+    monkeypatch.setenv("ACCELSK_DISABLE_UVM", "Maybe")
+    monkeypatch.setenv("ACCELSK_LOG_LEVEL", "ERROR")
+    level = logging.getLogger("accelsk").level
+    with pytest.raises(ValueError, match=r"ACCELSK_DISABLE_UVM must be one of .*, got 'Maybe'"):
+        accelsk.install(disable_uvm=argument)
+    assert logging.getLogger("accelsk").level == level
+    assert os.environ["ACCELSK_LOG_LEVEL"] == "ERROR"
+    assert not runtime._installed
 
 
 def test_unknown_levels_name_where_they_come_from(no_gpu, monkeypatch):
@@ -290,29 +451,35 @@ def test_missing_driver_is_told_from_missing_packages(monkeypatch):
 class _Driver:
     """A driver library that answers as it is told."""
 
-    def __init__(self, code=0, devices=1):
-        self.code, self.devices = code, devices
+    def __init__(self, devices=1, **codes):
+        self.devices, self.codes = devices, codes
 
     def cuInit(self, flags):  # noqa: N802
-        return self.code
+        return self.codes.get("cuInit", 0)
 
     def cuDriverGetVersion(self, number):  # noqa: N802
         number._obj.value = 13000
+        return self.codes.get("cuDriverGetVersion", 0)
 
     def cuDeviceGetCount(self, number):  # noqa: N802
         number._obj.value = self.devices
+        return self.codes.get("cuDeviceGetCount", 0)
 
     def cuDeviceGet(self, device, index):  # noqa: N802
         device._obj.value = index
+        return self.codes.get("cuDeviceGet", 0)
 
     def cuDeviceGetName(self, name, size, device):  # noqa: N802
         name.value = b"NVIDIA H200"
+        return self.codes.get("cuDeviceGetName", 0)
 
     def cuDeviceGetAttribute(self, number, attribute, device):  # noqa: N802
         number._obj.value = {75: 9, 76: 0}[attribute]
+        return self.codes.get("cuDeviceGetAttribute", 0)
 
     def cuDeviceTotalMem_v2(self, memory, device):  # noqa: N802
         memory._obj.value = 1 << 37
+        return self.codes.get("cuDeviceTotalMem_v2", 0)
 
 
 def test_driver_is_asked_for_what_the_gpu_is():
@@ -322,7 +489,12 @@ def test_driver_is_asked_for_what_the_gpu_is():
 @pytest.mark.parametrize(
     ("driver", "message"),
     [
-        (_Driver(code=100), "cuInit gave error 100"),
+        (_Driver(cuInit=100), "cuInit gave error 100"),
+        *(
+            (_Driver(**{function: 999}), f"{function} gave error 999")
+            for function in vars(_Driver)
+            if function.startswith("cu")
+        ),
         (_Driver(devices=0), r"no GPU is visible \(CUDA_VISIBLE_DEVICES=''\)"),
     ],
 )
@@ -330,3 +502,88 @@ def test_driver_without_a_gpu_says_why(driver, message, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(probe._Unusable, match=message):
         probe._query(driver)
+
+
+@pytest.fixture
+def looks_again(monkeypatch):
+    monkeypatch.setattr(probe, "_found", None)
+    monkeypatch.setattr(probe, "_initialised", False)
+    monkeypatch.setattr(probe, "_disabled", None)
+
+
+def test_incomplete_driver_is_the_reason_and_no_error(looks_again, monkeypatch, data):
+    from accelsk.linear_model import Ridge
+
+    monkeypatch.setattr(probe, "_require_packages", lambda: None)
+    monkeypatch.setattr(probe, "_load_driver", lambda: object())
+    Ridge().fit(*data)
+    assert not accelsk.enabled()
+    assert "looking for a GPU failed (AttributeError: " in probe.unusable()
+    assert "cuInit" in probe.unusable()
+
+
+@pytest.mark.parametrize("mock", [ModuleType("cupy"), MagicMock()])
+def test_mock_in_the_place_of_cupy_is_the_reason_and_no_error(mock, looks_again, monkeypatch, data):
+    from accelsk.linear_model import Ridge
+
+    monkeypatch.setitem(sys.modules, "cupy", mock)
+    Ridge().fit(*data)
+    assert "looking for a GPU failed (ValueError: cupy.__spec__ is" in probe.unusable()
+
+
+def test_folder_called_cupy_is_no_cupy(looks_again, monkeypatch, tmp_path):
+    (tmp_path / "cupy").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert probe.unusable().startswith("cupy is not installed")
+
+
+# After a fork
+
+
+BARRED = "CUDA cannot be used in a forked process"
+
+
+def test_reason_found_before_a_fork_is_the_reason_after_it(looks_again, monkeypatch):
+    monkeypatch.setattr(probe, "_found", (None, "cupy is not installed"))
+    monkeypatch.setattr(probe, "_initialised", True)
+    probe._forked()
+    assert probe.unusable() == "cupy is not installed"
+
+
+def test_fault_before_a_fork_is_the_reason_after_it(looks_again, monkeypatch):
+    monkeypatch.setattr(probe, "_found", (object(), None))
+    probe.disable("it melted")
+    probe._forked()
+    assert probe.unusable() == "it melted"
+
+
+@pytest.mark.parametrize("name", ["cupy", "cuml"])
+def test_fork_after_the_user_has_imported_a_gpu_library_bars_the_gpu(
+    name, looks_again, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    probe._forked()
+    assert probe.unusable() == BARRED
+
+
+def test_fork_during_the_probe_bars_the_gpu(looks_again, monkeypatch):
+    monkeypatch.setattr(probe, "_require_packages", lambda: None)
+    monkeypatch.setattr(probe, "_load_driver", _Driver)
+    monkeypatch.setattr(probe, "_require_fit", lambda gpu, cuda: probe._forked())
+    probe._probe()
+    assert probe.unusable() == BARRED
+
+
+def test_child_of_a_parent_that_never_touched_cuda_looks_for_itself(looks_again, monkeypatch):
+    for name in ("cupy", "cuml"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(probe, "_require_packages", lambda: None)
+    monkeypatch.setattr(probe, "_load_driver", _Driver)
+    monkeypatch.setattr(probe, "_lock", probe._lock)
+    probe._lock.acquire()  # by a thread that the child does not have
+    probe._forked()
+    assert probe.unusable() is None
+    assert probe.gpu().name == "NVIDIA H200"

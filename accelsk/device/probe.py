@@ -13,8 +13,10 @@ import importlib.util
 import logging
 import multiprocessing
 import os
+import sys
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["GPU", "disable", "gpu", "unusable"]
 
@@ -65,7 +67,8 @@ def _installed_cuda() -> int:
 
 def _require_packages() -> None:
     for package in ("cupy", "cuml"):
-        if importlib.util.find_spec(package) is None:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:  # a mere folder of that name has no origin
             raise _Unusable(
                 f"{package} is not installed (pip install 'accelsk[cuda13]', or [cuda12] for a "
                 "driver of CUDA 12)"
@@ -80,28 +83,32 @@ def _load_driver() -> ctypes.CDLL:
 
 
 def _query(driver: ctypes.CDLL) -> GPU:
-    code = driver.cuInit(0)
-    if code != _CUDA_SUCCESS:
-        raise _Unusable(f"the NVIDIA driver cannot be used (cuInit gave error {code})")
+    def ask(function: str, *arguments: Any) -> None:
+        code = getattr(driver, function)(*arguments)
+        if code != _CUDA_SUCCESS:
+            raise _Unusable(f"the NVIDIA driver cannot be used ({function} gave error {code})")
+
+    ask("cuInit", 0)
     number = ctypes.c_int()
-    driver.cuDriverGetVersion(ctypes.byref(number))
+    ask("cuDriverGetVersion", ctypes.byref(number))
     version = (number.value // 1000, number.value % 1000 // 10)
-    driver.cuDeviceGetCount(ctypes.byref(number))
+    ask("cuDeviceGetCount", ctypes.byref(number))
     if number.value == 0:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         hint = "" if visible is None else f" (CUDA_VISIBLE_DEVICES={visible!r})"
         raise _Unusable(f"no GPU is visible{hint}")
     device = ctypes.c_int()
-    driver.cuDeviceGet(ctypes.byref(device), 0)
+    ask("cuDeviceGet", ctypes.byref(device), 0)
     name = ctypes.create_string_buffer(256)
-    driver.cuDeviceGetName(name, len(name), device)
+    ask("cuDeviceGetName", name, len(name), device)
     capability = []
     for attribute in (_CAPABILITY_MAJOR, _CAPABILITY_MINOR):
-        driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        ask("cuDeviceGetAttribute", ctypes.byref(number), attribute, device)
         capability.append(number.value)
     memory = ctypes.c_size_t()
-    driver.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    return GPU(name.value.decode(), (capability[0], capability[1]), version, memory.value)
+    ask("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    text = name.value.decode(errors="replace")
+    return GPU(text, (capability[0], capability[1]), version, memory.value)
 
 
 def _require_fit(gpu: GPU, cuda: int) -> None:
@@ -116,21 +123,28 @@ def _require_fit(gpu: GPU, cuda: int) -> None:
 
 
 def _probe() -> tuple[GPU | None, str | None]:
+    global _initialised
     try:
         _require_packages()
-        gpu = _query(_load_driver())
+        driver = _load_driver()
+        _initialised = True
+        gpu = _query(driver)
         _require_fit(gpu, _installed_cuda())
-    except _Unusable as reason:
-        # a worker process need not repeat what its parent has said
-        level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO
-        logger.log(level, "No GPU is used, everything runs in scikit-learn: %s", reason)
-        return None, str(reason)
-    return gpu, None
+        return gpu, None
+    except _Unusable as unusable:
+        reason = str(unusable)
+    except Exception as error:  # an incomplete driver, a mock in the place of a package
+        reason = f"looking for a GPU failed ({type(error).__name__}: {error})"
+    # a worker process need not repeat what its parent has said
+    level = logging.WARNING if multiprocessing.parent_process() is None else logging.INFO
+    logger.log(level, "No GPU is used, everything runs in scikit-learn: %s", reason)
+    return None, reason
 
 
 _lock = threading.Lock()
 _found: tuple[GPU | None, str | None] | None = None
 _disabled: str | None = None
+_initialised = False  # whether the probe has initialised CUDA, which nothing undoes
 
 
 def _probed() -> tuple[GPU | None, str | None]:
@@ -164,9 +178,15 @@ def gpu() -> GPU | None:
 
 def _forked() -> None:
     # CUDA does not survive a fork: the child computes on the CPU, silently, as it may well be a
-    # worker among many.
-    global _disabled
-    _disabled = _disabled or "CUDA cannot be used in a forked process"
+    # worker among many. Where the parent has not touched CUDA, the child may look for itself.
+    global _disabled, _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    if _found is None:
+        touched = _initialised or any(sys.modules.get(name) for name in ("cupy", "cuml"))
+    else:
+        touched = _found[1] is None  # otherwise there was no GPU to lose, and that is the reason
+    if touched:
+        _disabled = _disabled or "CUDA cannot be used in a forked process"
 
 
 os.register_at_fork(after_in_child=_forked)

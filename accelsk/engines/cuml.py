@@ -15,6 +15,7 @@ import importlib
 import logging
 import sys
 import threading
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,10 +24,15 @@ from accelsk import versions
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule
-from accelsk.engines.on_device import DeviceClassifier, DeviceEngine, determination
+from accelsk.engines.on_device import (
+    DeviceClassifier,
+    DeviceEngine,
+    determination,
+    import_cupy,
+)
 from accelsk.exceptions import Refusal
 
-__all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor"]
+__all__ = ["CumlClassifier", "CumlEngine", "CumlRegressor", "broken", "import_cuml"]
 
 logger = logging.getLogger("accelsk")
 
@@ -39,28 +45,38 @@ _import_lock = threading.Lock()
 _broken: str | None = None
 
 
+def broken() -> str | None:
+    """Return why cuML cannot be imported in this process; None where it can or was not tried."""
+    return _broken
+
+
 def import_cuml() -> None:
     """Import cuML and leave CuPy's allocator, which that import replaces, as it was."""
-    with _import_lock:
-        if "cuml" not in sys.modules:
-            _import_anew()
-        versions.check("cuml", sys.modules["cuml"].__version__)
-
-
-def _import_anew() -> None:
     global _broken
-    try:
-        import cupy
-
-        allocator = cupy.cuda.get_allocator()
+    with _import_lock:
+        if _broken is not None:
+            raise Refusal(_broken)
+        if "cuml" not in sys.modules:
+            import_cupy()
         try:
-            importlib.import_module("cuml")
-        finally:
-            cupy.cuda.set_allocator(allocator)
-    except Exception as error:
-        _broken = f"cuML could not be imported ({type(error).__name__}: {error})"
-        logger.warning("%s", _broken)
-        raise Refusal(_broken) from error
+            version = _imported().__version__
+        except Exception as error:
+            _broken = f"cuML could not be imported ({type(error).__name__}: {error})"
+            logger.warning("%s", _broken)
+            raise Refusal(_broken) from error
+        versions.check("cuml", version)
+
+
+def _imported() -> ModuleType:
+    if "cuml" in sys.modules:
+        return importlib.import_module("cuml")  # waits for another thread that is at it
+    import cupy
+
+    allocator = cupy.cuda.get_allocator()
+    try:
+        return importlib.import_module("cuml")
+    finally:
+        cupy.cuda.set_allocator(allocator)
 
 
 class _Silence:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from accelsk.device.transfer import to_device, to_host
-from accelsk.engines.on_device import DeviceEngine
+from accelsk.engines.on_device import DeviceEngine, import_cupy
 from accelsk.exceptions import Refusal
 
 __all__ = ["CupyEngine"]
@@ -32,7 +32,7 @@ class CupyEngine(DeviceEngine):
     state: tuple[str, ...] = ()
 
     def load(self) -> None:
-        import cupy  # noqa: F401
+        import_cupy()
 
     def attributes(self, estimator: Any, model: SimpleNamespace) -> dict[str, Any]:
         return {name: to_host(value) for name, value in vars(model).items()}

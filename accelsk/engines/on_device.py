@@ -14,7 +14,24 @@ from accelsk.engines import inputs
 from accelsk.engines.base import Call, Engine, Outcome, Rule
 from accelsk.exceptions import Refusal
 
-__all__ = ["DeviceClassifier", "DeviceEngine", "accuracy", "determination", "labelled"]
+__all__ = [
+    "DeviceClassifier",
+    "DeviceEngine",
+    "accuracy",
+    "determination",
+    "import_cupy",
+    "labelled",
+]
+
+
+def import_cupy() -> None:
+    """Import CuPy. One that cannot be imported takes the GPU out of use, with one warning."""
+    try:
+        from cupy import ndarray  # noqa: F401 - tells CuPy from a folder of that name
+    except Exception as error:
+        reason = f"CuPy could not be imported ({type(error).__name__}: {error})"
+        probe.disable(reason)
+        raise Refusal(reason) from error
 
 
 class DeviceEngine(Engine):
