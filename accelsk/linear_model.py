@@ -156,6 +156,11 @@ _MOST_FEATURES = 10_000
 _FINEST_TOL = 1e-10
 
 
+#: Rounding above this share of the L1 penalty is felt in the coefficients, and where the duality
+#: gap cannot close any more, by the number of iterations.
+_MOST_ROUNDING = 1e-5
+
+
 class _ElasticNetOnCupy(CupyEngine):
     """The moments of the data on the device, then scikit-learn's own coordinate descent.
 
@@ -193,6 +198,9 @@ class _ElasticNetOnCupy(CupyEngine):
         weight = inputs.weights(call, X.dtype)
         fit_intercept = call.parameters["fit_intercept"]
         moments = elastic_net.moments(X, y, weight, fit_intercept, cupy)
+        l1_penalty = call.parameters["alpha"] * call.estimator.l1_ratio
+        if not elastic_net.rounding(moments) < _MOST_ROUNDING * l1_penalty:
+            raise Refusal("X and y are too large for the penalty to stand out from rounding")
         coef = self._start(call, y.shape[1])
         gaps, n_iters = [], []
         for target in range(len(coef)):

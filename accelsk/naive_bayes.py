@@ -90,6 +90,7 @@ class _GaussianNBOnCupy(NaiveBayesOnCupy):
 class _CountsOnCupy(DiscreteOnCupy):
     """Counts of features, which may come as a sparse matrix."""
 
+    rules = (*DiscreteOnCupy.rules, inputs.EXTENDED_PRECISION)
     sparse = True
     state: tuple[str, ...] = (
         "class_count_",

@@ -121,3 +121,12 @@ def test_bernoulli_naive_bayes_leaves_numpys_warnings_to_scikit_learn():
         model = naive_bayes.BernoulliNB(binarize=None).fit(COUNTS, LABELS)
         with pytest.warns(RuntimeWarning, match="invalid value"):
             model.predict(COUNTS)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("name", BAYES)
+def test_naive_bayes_answers_extended_precision_in_it(name):
+    X = COUNTS.astype(np.longdouble)
+    with accelsk.config_context(on_fallback="log"):
+        ours = getattr(naive_bayes, name)().fit(X, LABELS)
+        assert_same_bayes(ours, getattr(sklearn.naive_bayes, name)().fit(X, LABELS), X, LABELS)

@@ -178,6 +178,34 @@ def test_what_the_gram_matrix_cannot_do_is_refused(parameters, reason):
         linear_model.Lasso(**parameters).fit(ROWS, TARGETS[:, 0])
 
 
+@pytest.mark.parametrize("X", [ROWS * 1e18, ROWS + 1e18, ROWS + 1e12], ids=["large", "far", "off"])
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+def test_data_whose_rounding_reaches_the_penalty_is_refused(X, weight):
+    y = TARGETS[:, 0]
+    with pytest.raises(FallbackError, match="rounding"):
+        linear_model.Lasso().fit(X, y, weight)
+    with accelsk.config_context(on_fallback="log"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ours = linear_model.Lasso().fit(X.astype(np.int64), y, weight)
+        theirs = sklearn.linear_model.Lasso().fit(X.astype(np.int64), y, weight)
+    assert_same_attributes(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_data_of_any_usual_size_converges_as_in_scikit_learn(scale):
+    parameters = {"alpha": 0.1 * scale}
+    X, y = ROWS * scale, TARGETS[:, 0]
+    ours = linear_model.Lasso(**parameters).fit(X, y)
+    assert_same_attributes(ours, sklearn.linear_model.Lasso(**parameters).fit(X, y), 1e-7)
+
+
+def test_constant_columns_are_no_obstacle():
+    X = np.hstack([ROWS, np.full((len(ROWS), 1), 0.1)])
+    ours = linear_model.Lasso(alpha=0.01).fit(X, TARGETS[:, 0])
+    theirs = sklearn.linear_model.Lasso(alpha=0.01).fit(X, TARGETS[:, 0])
+    assert_same_attributes(ours, theirs, 1e-7)
+
+
 # KernelRidge
 
 SMALL, SMALL_TARGETS, SMALL_WEIGHTS = ROWS[:80] / 5, TARGETS[:80], WEIGHTS[:80]

@@ -9,7 +9,7 @@ from sklearn.linear_model._coordinate_descent import enet_path
 
 from accelsk.algorithms.least_squares import centered
 
-__all__ = ["Descent", "Moments", "descend", "moments"]
+__all__ = ["Descent", "Moments", "descend", "moments", "rounding"]
 
 
 class Moments(NamedTuple):
@@ -55,6 +55,17 @@ def moments(X: Any, y: Any, weight: Any, fit_intercept: bool, xp: Any) -> Moment
     parts = (X.T @ X, y.T @ X, (y * y).sum(axis=0), X_mean, y_mean)
     host = (part.get() if hasattr(part, "get") else part for part in parts)
     return Moments(len(X), *map(np.ascontiguousarray, host))
+
+
+def rounding(moments: Moments) -> float:
+    """Return how far rounding may move the gradient of the loss, in the unit of the penalty.
+
+    Columns count as they came: what centring takes off them has left its rounding error.
+    """
+    n_samples, gram = moments.n_samples, moments.gram
+    columns = np.sqrt(np.diag(gram) + n_samples * np.square(moments.X_mean))
+    largest = columns.max() * np.sqrt(moments.yy.max())
+    return float(np.finfo(np.float64).eps * largest / n_samples)
 
 
 class Descent(NamedTuple):
