@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
+import sys
 from collections.abc import Sequence
+
+import accelsk
 
 __all__ = ["main"]
 
@@ -19,6 +24,7 @@ def _support(arguments: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m accelsk", description="scikit-learn on the GPU.")
+    parser.add_argument("--version", action="version", version=f"accelsk {accelsk.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     support = commands.add_parser(
         "support", help="print which methods run on a GPU, and what keeps a call off it"
@@ -31,7 +37,13 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command that `argv` (by default the command line) names."""
     arguments = _parser().parse_args(argv)
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as `head` does
+        # what is still in the buffer has to go somewhere when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
 
 
 if __name__ == "__main__":

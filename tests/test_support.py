@@ -4,6 +4,7 @@
 """
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,21 @@ def test_the_command_line_names_its_commands():
         [sys.executable, "-m", "accelsk", "--help"], capture_output=True, text=True, check=True
     )
     assert "support" in done.stdout
+
+
+def test_the_command_line_tells_the_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "accelsk", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"accelsk {accelsk.__version__}\n"
+
+
+def test_a_reader_that_stops_early_gets_no_traceback():
+    command = [sys.executable, "-m", "accelsk", "support"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == 128 + signal.SIGPIPE
 
 
 @pytest.mark.skipif(
