@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import os
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import joblib
 import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
@@ -65,9 +68,9 @@ class Method:
 
     def run_original(self, estimator: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run scikit-learn's method, or what a class between it and `owner` makes of it."""
-        if type(estimator) is self.owner:
-            return self.function(estimator, *args, **kwargs)
-        return getattr(super(self.owner, estimator), self.name)(*args, **kwargs)
+        # looked up anew: somebody may have put another function in its place
+        ahead = Accelerated if type(estimator) is self.owner else self.owner
+        return getattr(super(ahead, estimator), self.name)(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,11 @@ def _fall_back(
 ) -> Any:
     """Run scikit-learn's own method, on host arrays and host attributes."""
     config = current()
-    if not chosen.invalid:
+    invalid = chosen.invalid
+    if config.on_fallback == "raise" and not invalid:
+        # an error of scikit-learn's goes first, with and without a GPU
+        invalid = plan(estimator, method, args, kwargs, assume_usable=True).invalid
+    if not invalid:
         _object(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)
@@ -316,7 +323,7 @@ def _fall_back(
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
     result = method.run_original(estimator, args, kwargs)
-    if chosen.invalid:  # it was expected to raise
+    if invalid:  # it was expected to raise
         _object(config, chosen)
     return _sent_back(result) if from_device else result
 
@@ -349,7 +356,21 @@ def _object(config: Config, chosen: Plan) -> None:
     error = FallbackError(chosen.name, chosen.reasons)
     if config.on_fallback == "raise":
         raise error
-    warnings.warn(str(error), FallbackWarning, stacklevel=5)
+    warnings.warn(str(error), FallbackWarning, stacklevel=_caller() - 1)
+
+
+#: Where the code lies between a user's call and a warning about it.
+_NOT_THE_USERS = tuple(
+    os.path.dirname(file) + os.sep for file in (__file__, sklearn.__file__, joblib.__file__)
+)
+
+
+def _caller() -> int:
+    """Return how many frames up from here the user's code is."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _wrap(method: Method) -> Callable[..., Any]:

@@ -66,6 +66,8 @@ def explain(estimator: Any, X: Any = None, y: Any = None, method: str = "fit") -
 
     Raises
     ------
+    TypeError
+        If `estimator` is a class.
     AttributeError
         If `estimator` has no such method.
 
@@ -84,11 +86,20 @@ def explain(estimator: Any, X: Any = None, y: Any = None, method: str = "fit") -
     return explanation
 
 
+def _not_accelerated(estimator: Any) -> str:
+    reason = f"{type(estimator).__name__} is not accelerated"
+    values = estimator.get_params().items() if hasattr(estimator, "get_params") else ()
+    parts = [name for name, value in values if not isinstance(value, type) and is_proxy(value)]
+    return f"{reason} itself, but parts of it are: {', '.join(parts)}" if parts else reason
+
+
 def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
+    if isinstance(estimator, type):
+        raise TypeError(f"an instance is needed, not the class {estimator.__name__}")
     getattr(estimator, method)
     name = f"{type(estimator).__name__}.{method}"
     if not is_proxy(estimator):
-        return Explanation(name, None, (), (f"{type(estimator).__name__} is not accelerated",))
+        return Explanation(name, None, (), (_not_accelerated(estimator),))
     dispatched = method_of(type(estimator), method)
     if dispatched is None:
         return Explanation(name, None, (), (f"no engine runs {method} itself",))

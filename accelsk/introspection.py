@@ -10,15 +10,23 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections.abc import Iterator, Set
+from operator import is_
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from accelsk._sklearn import BOOKKEEPING
 
-__all__ = ["assigned_names", "overridden", "reached_names", "replaced", "validates_input"]
+__all__ = [
+    "assigned_names",
+    "overridden",
+    "reached_names",
+    "remember",
+    "replaced",
+    "validates_input",
+]
 
 
 def _functions(attribute: object) -> Iterator[FunctionType]:
@@ -101,9 +109,78 @@ def _stored_names(cls: type, methods: tuple[str, ...]) -> frozenset[str]:
     )
 
 
+#: What accelerated classes, and those behind them, held when accelsk first saw them.
+_contents: dict[type, dict[str, Any]] = {}
+
+#: Stands for a name that a class does not have.
+_ABSENT = object()
+
+
+def remember(accelerated: type) -> None:
+    """Have on record what `accelerated` is made of, so that later changes are noticed."""
+    for klass in accelerated.__mro__:
+        _contents.setdefault(klass, dict(vars(klass)))
+
+
+class _Watch:
+    """Tells at little cost whether classes still hold what they hold now under some names."""
+
+    def __init__(self, classes: tuple[type, ...], names: Set[str]) -> None:
+        self._all = [vars(klass) for klass in classes]
+        self._sizes = [*map(len, self._all)]
+        watched = [(held, name) for held in self._all for name in names & held.keys()]
+        self._held = [held for held, _ in watched]
+        self._names = [name for _, name in watched]
+        self._values = [held[name] for held, name in watched]
+
+    def untouched(self) -> bool:
+        # every call asks, so there is no loop in Python here
+        now = map(MappingProxyType.get, self._held, self._names)
+        return [*map(len, self._all)] == self._sizes and all(map(is_, now, self._values))
+
+
+_watches: dict[tuple[type, str], _Watch] = {}
+
+
 @functools.cache
+def _used(accelerated: type, method: str) -> frozenset[str]:
+    """Return the names whose redefinition changes what scikit-learn's `method` does."""
+    names = reached_names(accelerated, method) | assigned_names(accelerated, ("fit", method))
+    return frozenset(name for name in names if not name.startswith("__"))
+
+
+@functools.cache
+def _ancestors(accelerated: type) -> frozenset[type]:
+    return frozenset(accelerated.__mro__)
+
+
+def _changed(klass: type, names: Set[str]) -> Set[str]:
+    """Return which of `names` are in `klass` other than they were, or no longer."""
+    now, then = vars(klass), _contents.get(klass, {})
+    return {
+        name
+        for name in names & (now.keys() | then.keys())
+        if now.get(name, _ABSENT) is not then.get(name, _ABSENT)
+    }
+
+
+def _untouched(accelerated: type, method: str) -> bool:
+    """Whether nobody has changed what `method` uses of `accelerated` and what is behind it."""
+    watch = _watches.get((accelerated, method))
+    if watch is not None and watch.untouched():
+        return True
+    used = _used(accelerated, method)
+    if any(_changed(klass, used) for klass in accelerated.__mro__):
+        return False
+    _watches[accelerated, method] = _Watch(accelerated.__mro__, used)
+    return True
+
+
 def overridden(cls: Any, accelerated: Any, method: str) -> tuple[str, ...]:
-    """Return what `cls` redefines of the names that scikit-learn's `method` would use.
+    """Return what is redefined of the names that scikit-learn's `method` would use.
+
+    By a subclass, or by somebody who has put another function into one of the classes since:
+    both can change from call to call.
 
     Parameters
     ----------
@@ -115,21 +192,22 @@ def overridden(cls: Any, accelerated: Any, method: str) -> tuple[str, ...]:
         The method that is being called. A redefinition of the method itself does not count where
         it is running already, having asked for the original through ``super()``.
     """
-    if cls is accelerated:
+    untouched = _untouched(accelerated, method)
+    if untouched and cls is accelerated:
         return ()
-    known = set(accelerated.__mro__)
-    position = cls.__mro__.index(accelerated)
-    redefined = {
-        name
-        for klass in cls.__mro__
-        if klass not in known
-        for name in vars(klass)
-        if not name.startswith("__")
-    }
-    used = reached_names(accelerated, method) | assigned_names(accelerated, ("fit", method))
-    names = redefined & used
-    if not any(method in vars(klass) for klass in cls.__mro__[position:] if klass not in known):
-        names.discard(method)
+    used, known = _used(accelerated, method), _ancestors(accelerated)
+    names: set[str] = set()
+    behind = False
+    for klass in cls.__mro__:
+        if klass not in known:
+            found: Set[str] = used & vars(klass).keys()
+        elif untouched:
+            found = frozenset()
+        else:
+            found = _changed(klass, used)
+        if found:
+            names |= found if behind else found - {method}
+        behind = behind or klass is accelerated
     return tuple(sorted(names))
 
 

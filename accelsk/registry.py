@@ -12,14 +12,19 @@ from typing import Any
 
 from accelsk.engines.base import Engine
 from accelsk.estimator import SLOT, Accelerated
+from accelsk.introspection import remember
 
 __all__ = ["accelerated_classes", "add", "from_sklearn", "is_proxy", "register", "to_sklearn"]
+
+#: Packages other than scikit-learn with a module of accelsk's of the same name.
+OTHER_PACKAGES = ("hdbscan", "umap")
 
 _classes: dict[type, type[Accelerated]] = {}
 
 
 def add(cls: type[Accelerated]) -> None:
     """Record `cls` as the accelerated class of its original. A later one takes its place."""
+    remember(cls)
     _classes[cls._accelsk_original] = cls
 
 
@@ -137,7 +142,7 @@ def to_sklearn(est: Any) -> Any:
     Raises
     ------
     TypeError
-        If `est` is not of an accelerated class, or of a user's subclass of one.
+        If `est` is not an instance of an accelerated class, or is one of a user's subclass.
 
     Examples
     --------
@@ -146,7 +151,8 @@ def to_sklearn(est: Any) -> Any:
     >>> type(accelsk.to_sklearn(Ridge(alpha=2.0))).__module__
     'sklearn.linear_model._ridge'
     """
-    if not is_proxy(est) or isinstance(est, type) or type(est) is not est._accelsk_class:
+    _require_instance(est)
+    if not is_proxy(est) or type(est) is not est._accelsk_class:
         raise TypeError(f"{type(est).__name__} is not an accelerated class")
     est._accelsk_fetch()
     return _transfer(est, est._accelsk_original)
@@ -170,7 +176,7 @@ def from_sklearn(est: Any) -> Any:
     Raises
     ------
     TypeError
-        If there is no accelerated class for the type of `est`.
+        If there is no accelerated class for the type of `est`, or `est` is accelerated already.
 
     Examples
     --------
@@ -178,17 +184,25 @@ def from_sklearn(est: Any) -> Any:
     >>> accelsk.from_sklearn(sklearn.linear_model.Ridge(alpha=2.0)).alpha
     2.0
     """
+    _require_instance(est)
+    if is_proxy(est):
+        raise TypeError(f"{type(est).__name__} is accelerated already")
     cls = _find(type(est))
     if cls is None:
         raise TypeError(f"{type(est).__name__} has no accelerated class")
     return _transfer(est, cls)
 
 
+def _require_instance(est: Any) -> None:
+    if isinstance(est, type):
+        raise TypeError(f"an instance is needed, not the class {est.__name__}")
+
+
 def _find(original: type) -> type[Accelerated] | None:
     """Return the accelerated class of `original`, importing the module that would define it."""
     package, _, rest = original.__module__.partition(".")
-    if original not in _classes and package == "sklearn":
-        module = f"accelsk.{rest.partition('.')[0]}"
+    if original not in _classes and package in ("sklearn", *OTHER_PACKAGES):
+        module = f"accelsk.{rest.partition('.')[0] if package == 'sklearn' else package}"
         if module not in sys.modules and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
     return _classes.get(original)

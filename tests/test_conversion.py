@@ -66,16 +66,22 @@ def test_unfitted_estimators_convert_too():
     assert accelsk.from_sklearn(Line(shrinkage=2)).shrinkage == 2
 
 
-def test_from_sklearn_finds_classes_that_are_not_imported_yet():
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("sklearn.linear_model", "Ridge"), ("umap", "UMAP"), ("hdbscan", "HDBSCAN")],
+)
+def test_from_sklearn_finds_classes_that_are_not_imported_yet(module, name):
     import os
     import subprocess
     import sys
     from pathlib import Path
 
-    code = """
-import sklearn.linear_model, sys, accelsk
-assert "accelsk.linear_model" not in sys.modules
-print(type(accelsk.from_sklearn(sklearn.linear_model.Ridge())).__module__)
+    pytest.importorskip(module)
+    ours = f"accelsk.{module.removeprefix('sklearn.')}"
+    code = f"""
+import {module}, sys, accelsk
+assert "{ours}" not in sys.modules
+print(type(accelsk.from_sklearn({module}.{name}())).__module__)
 """
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -85,12 +91,10 @@ print(type(accelsk.from_sklearn(sklearn.linear_model.Ridge())).__module__)
         check=True,
         timeout=120,
     )
-    assert done.stdout.strip() == "accelsk.linear_model"
+    assert done.stdout.strip() == ours
 
 
-@pytest.mark.parametrize(
-    "est", [sklearn.linear_model.BayesianRidge(), make_pipeline(Line()), 3, AcceleratedLine()]
-)
+@pytest.mark.parametrize("est", [sklearn.linear_model.BayesianRidge(), make_pipeline(Line()), 3])
 def test_from_sklearn_of_anything_else_is_a_type_error(est):
     with pytest.raises(TypeError, match="has no accelerated class"):
         accelsk.from_sklearn(est)
@@ -100,7 +104,20 @@ class Mine(AcceleratedLine):
     pass
 
 
-@pytest.mark.parametrize("est", [Line(), 3, Mine(), AcceleratedLine])
+@pytest.mark.parametrize("est", [AcceleratedLine(), Mine()])
+def test_from_sklearn_of_an_accelerated_one_says_so(est):
+    with pytest.raises(TypeError, match="is accelerated already"):
+        accelsk.from_sklearn(est)
+
+
+@pytest.mark.parametrize("convert", [accelsk.from_sklearn, accelsk.to_sklearn])
+@pytest.mark.parametrize("cls", [AcceleratedLine, Line])
+def test_conversion_of_a_class_asks_for_an_instance(convert, cls):
+    with pytest.raises(TypeError, match=f"an instance is needed, not the class {cls.__name__}"):
+        convert(cls)
+
+
+@pytest.mark.parametrize("est", [Line(), 3, Mine()])
 def test_to_sklearn_of_anything_else_is_a_type_error(est):
     with pytest.raises(TypeError, match="is not an accelerated class"):
         accelsk.to_sklearn(est)

@@ -23,6 +23,9 @@ from engine import (
 )
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import accelsk
@@ -352,6 +355,26 @@ def test_fallback_warns_at_the_line_of_the_caller(data):
         line = AcceleratedLine(forbidden=True).fit(*data)
     assert [w.filename for w in caught] == [__file__]
     assert_same(line.coef_, Line().fit(*data).coef_)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda scaler, X: scaler.transform(X),  # scikit-learn's set_output wraps it
+        lambda scaler, X: scaler.fit_transform(X),
+        lambda scaler, X: make_pipeline(scaler).fit(X),
+        lambda scaler, X: cross_validate(make_pipeline(scaler, Line()), X, X[:, 0], cv=2),
+    ],
+)
+def test_fallback_warns_at_the_users_line_however_the_call_came_about(call, data):
+    scaler = GENERIC[StandardScaler]().fit(data[0])
+    engine_of(scaler).refusing = {"*": "not today"}
+    with (
+        accelsk.config_context(on_fallback="warn"),
+        pytest.warns(FallbackWarning) as caught,
+    ):
+        call(scaler, data[0])
+    assert {w.filename for w in caught} == {__file__}
 
 
 def test_fallback_raises_before_anything_is_computed(data):

@@ -13,6 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 import accelsk
+import accelsk.linear_model
+from accelsk.device import probe
 from accelsk.engines.base import Outcome
 from accelsk.exceptions import FallbackError, Invalid, Refusal
 
@@ -72,6 +74,47 @@ def test_errors_are_those_of_scikit_learn(bad, mode, data):
         theirs[0],
         theirs[1].replace("_Line.", "Line.").replace("test_dispatch", "engine"),
     )
+
+
+#: What can be told from types and shapes, without running anything.
+_PLANNED = [
+    "hyperparameter of a wrong type",
+    "hyperparameter out of range",
+    "1d X",
+    "3d X",
+    "no rows",
+    "no y",
+    "unknown argument",
+    "X is None",
+    "complex X",
+    "predict unfitted",
+]
+
+
+@pytest.mark.parametrize("bad", _PLANNED)
+def test_errors_are_those_of_scikit_learn_where_no_gpu_is_usable(bad, data):
+    engine_of(AcceleratedLine).off = "no GPU"
+    call = _BAD_CALLS[bad]
+    _, theirs, _ = outcome_of(lambda: call(_Line(), *data))
+    with accelsk.config_context(on_fallback="raise"):
+        _, ours, _ = outcome_of(lambda: call(AcceleratedLine(), *data))
+    assert theirs is not None
+    assert ours[0] == theirs[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda X, y: accelsk.linear_model.Ridge().fit(X, y[:3]), ValueError),
+        (lambda X, y: accelsk.linear_model.Ridge(alpha="a").fit(X, y), ValueError),
+        (lambda X, y: accelsk.linear_model.Ridge().predict(X), NotFittedError),
+        (lambda X, y: accelsk.linear_model.Ridge().fit(X, y), FallbackError),
+    ],
+)
+def test_without_a_gpu_a_bad_call_is_told_from_a_good_one(call, error, data, monkeypatch):
+    monkeypatch.setattr(probe, "_disabled", "no GPU")
+    with accelsk.config_context(on_fallback="raise"), pytest.raises(error):
+        call(*data)
 
 
 @pytest.mark.parametrize("bad", [name for name in _BAD_CALLS if "predict" not in name])

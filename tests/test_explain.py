@@ -90,11 +90,24 @@ def test_missing_method_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    "estimator", [sklearn.linear_model.Ridge(), make_pipeline(AcceleratedLine())]
+    "estimator", [sklearn.linear_model.Ridge(), make_pipeline(sklearn.linear_model.Ridge())]
 )
 def test_estimator_that_is_not_accelerated(estimator, data):
     (obstacle,) = accelsk.explain(estimator, *data).obstacles
     assert obstacle.endswith("is not accelerated")
+
+
+def test_estimator_that_is_not_accelerated_names_its_parts_that_are(data):
+    pipeline = make_pipeline(sklearn.linear_model.Ridge(), AcceleratedLine())
+    assert accelsk.explain(pipeline, *data).obstacles == (
+        "Pipeline is not accelerated itself, but parts of it are: acceleratedline",
+    )
+
+
+@pytest.mark.parametrize("cls", [Ridge, sklearn.linear_model.Ridge])
+def test_class_in_place_of_an_instance_is_a_type_error(cls):
+    with pytest.raises(TypeError, match="an instance is needed, not the class Ridge"):
+        accelsk.explain(cls)
 
 
 def test_override_of_the_users_own_is_an_obstacle(data):

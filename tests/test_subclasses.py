@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
+from unittest import mock
 
 import numpy as np
 import pytest
 from comparison import assert_same, fitted
-from engine import GENERIC, AcceleratedLine, Line, engine_of
+from engine import GENERIC, AcceleratedLine, Line, LineOnNumpy, engine_of
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model._base import LinearModel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -233,6 +237,60 @@ def test_method_put_on_an_instance_runs(data):
     assert calls == {"Ridge.predict": ("cpu", {"Ridge overrides _decision_function"})}
 
 
+def test_method_put_on_a_class_at_any_time_runs_as_long_as_it_is_there(data):
+    class Mine(GENERIC[Ridge]):
+        pass
+
+    X, y = data
+    mine, plain = Mine().fit(X, y), Ridge().fit(X, y)
+    for cls in (Mine, GENERIC[Ridge], Ridge, LinearModel):
+        assert_same(mine.predict(X), plain.predict(X))
+        with mock.patch.object(cls, "_decision_function", lambda self, X: np.full(len(X), 5.0)):
+            assert_same(mine.predict(X), np.full(40, 5.0))
+    _, calls = _calls(lambda: mine.predict(X))
+    assert calls == {"Ridge.predict": ("gpu", set())}
+
+
+@pytest.mark.parametrize("cls", [GENERIC[Ridge], Ridge])
+def test_method_itself_replaced_in_a_class_runs(cls, data):
+    X, y = data
+    ridge = GENERIC[Ridge]().fit(X, y)
+    with mock.patch.object(cls, "predict", return_value="patched") as predict:
+        assert ridge.predict(X) == "patched"
+    predict.assert_called_once_with(X)
+    assert_same(ridge.predict(X), Ridge().fit(X, y).predict(X))
+
+
+def test_function_around_the_accelerated_method_does_not_keep_it_off_the_engine(data, plain):
+    fit = AcceleratedLine.fit
+    with mock.patch.object(AcceleratedLine, "fit", lambda self, X, y: fit(self, X, y + 1)):
+        line, calls = _calls(lambda: AcceleratedLine().fit(data[0], data[1] - 1))
+    assert calls == {"Line.fit": ("gpu", set())}
+    assert_same(line.coef_, plain.coef_)
+
+
+def test_method_of_scikit_learn_replaced_before_the_first_call_runs(data):
+    class Fresh(AcceleratedLine, engines=[LineOnNumpy()]):
+        pass
+
+    with mock.patch.object(Line, "_solve", return_value=(np.full(3, 7.0), np.eye(3))):
+        assert_same(Fresh().fit(*data).coef_, np.full(3, 7.0))
+    assert_same(Fresh().fit(*data).coef_, Line().fit(*data).coef_)
+    assert engine_of(Fresh).counts["fit"] == 1
+
+
+def test_subclass_does_not_outlive_its_last_use(data):
+    class Passing(AcceleratedLine):
+        def predict(self, X):
+            return super().predict(X)
+
+    Passing().fit(*data).predict(data[0])
+    alive = weakref.ref(Passing)
+    del Passing
+    gc.collect()
+    assert alive() is None
+
+
 def test_getattr_of_the_users_own_does_not_hide_fitted_attributes(data, plain):
     forwarding = Forwarding().fit(*data)
     assert forwarding.answer == 42
@@ -276,8 +334,6 @@ def test_subclass_keeps_its_docstring_and_names_its_parent():
 
 
 def test_subclass_that_is_accelerated_anew_has_engines_of_its_own(data):
-    from engine import LineOnNumpy
-
     class Renewed(AcceleratedLine, engines=[LineOnNumpy()]):
         pass
 

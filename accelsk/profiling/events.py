@@ -28,7 +28,7 @@ class Event:
         Seconds, without what accelerated methods that it called took: those have events of their
         own.
     reasons : tuple of str
-        Why it ran in scikit-learn. Empty where that was asked for.
+        Why it ran in scikit-learn, be it that this was asked for. Empty where an engine ran it.
     """
 
     name: str
