@@ -12,7 +12,7 @@ from accelsk._mirror import mirror
 from accelsk.config import config_context, get_config, set_config
 from accelsk.explanation import explain
 from accelsk.profiling import profile
-from accelsk.registry import from_sklearn, is_proxy, register, to_sklearn
+from accelsk.registry import OTHER_PACKAGES, from_sklearn, is_proxy, register, to_sklearn
 from accelsk.runtime import enabled, install
 from accelsk.support import supported
 
@@ -33,13 +33,10 @@ __all__ = [
     "to_sklearn",
 ]
 
-#: Modules over other packages than scikit-learn, imported at first use as its are.
-_OTHERS = ("hdbscan", "umap")
-
 _, _from_sklearn, __dir__ = mirror(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OTHERS:
+    if name in OTHER_PACKAGES:  # imported at first use, as modules of scikit-learn are
         return importlib.import_module(f"accelsk.{name}")
     return _from_sklearn(name)

@@ -8,7 +8,8 @@ from sklearn_checks import checks
 from accelsk.device import probe
 
 CHECKS = list(checks())
-#: Checks that fail where engines run, and why that is right or has to be.
+#: Checks that fail where engines run, and why that is right or has to be (2026-11-30, with
+#: scikit-learn 1.6.1 and 1.9.1).
 _EXPECTED = {
     ("svm.LinearSVR", "check_regressor_data_not_an_array"): (
         "liblinear, which takes what is not an array, stops short of the minimum"
