@@ -11,7 +11,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from accelsk import config, registry, runtime
+from accelsk import config, registry, runtime, support
 from accelsk.device import probe
 from accelsk.engines import cuml
 
@@ -26,6 +26,9 @@ _SETTINGS: dict[str, Any] = {
 hypothesis.settings.register_profile("accelsk", **_SETTINGS, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("search", **_SETTINGS, max_examples=500)
 hypothesis.settings.load_profile("accelsk")
+
+# a class is registered once, when its module is imported: not in a test, which takes that back
+support.import_accelerated()
 
 
 @pytest.fixture(autouse=True)
