@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from accelsk.algorithms import tsne
 from accelsk.algorithms.neighbors import without_self
 from accelsk.device.transfer import to_device
 from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.engines.cuml import broken
 from accelsk.engines.cupy import CupyEngine
 from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
@@ -132,6 +134,12 @@ class _TSNEOnCupy(CupyEngine):
             lambda call: call.X.shape[0] > (_MOST_DENSE_ROWS if _exact(call) else _MOST_ROWS),
         ),
     )
+
+    def refusals(self, call: Call) -> Iterator[str]:
+        yield from super().refusals(call)
+        why = broken()
+        if why is not None and not _exact(call):
+            yield why  # `nearest` searches with cuML
 
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy

@@ -266,6 +266,18 @@ def test_broken_cuml_costs_a_graph_of_neighbours_its_gpu(affinity, costs, packag
     assert any("cuML could not be imported" in reason for reason in plan.obstacles) is costs
 
 
+@pytest.mark.parametrize(("method", "costs"), [("barnes_hut", True), ("exact", False)])
+def test_broken_cuml_costs_a_search_for_neighbours_its_gpu(method, costs, package, data):
+    from accelsk.manifold import TSNE
+
+    package("cupy", _CUPY)
+    package("cuml", _BROKEN)
+    accelsk.install()
+    with accelsk.config_context(device="gpu"):
+        plan = accelsk.explain(TSNE(method=method, perplexity=5), data[0])
+    assert any("cuML could not be imported" in reason for reason in plan.obstacles) is costs
+
+
 def test_half_imported_cupy_is_left_alone_when_memory_runs_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", ModuleType("cupy"))
     free_pools()
