@@ -81,7 +81,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 @pytest.fixture(autouse=True)
-def on_gpu(request: pytest.FixtureRequest) -> Iterator[OnGpu]:
+def on_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnGpu]:
+    # "auto" leaves small calls on the CPU; other threads and processes start from the environment
+    monkeypatch.setenv("ACCELSK_DEVICE", "gpu")
     with (
         accelsk.config_context(device="gpu", on_fallback="raise"),
         accelsk.profile(quiet=True) as results,
