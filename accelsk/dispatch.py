@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,9 +86,11 @@ class Plan:
     call : Call or None
         The call that the engine would run.
     reasons : tuple of str
-        Why it would run in scikit-learn.
+        Why it would run in scikit-learn; or on `engine` rather than on one asked before.
     notes : tuple of str
         What would be different on the engine, and is for the user to accept.
+    others : tuple of Engine
+        Those that have not been asked yet. They are in turn where `engine` hands the call on.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Plan:
     call: Call | None
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    others: tuple[Engine, ...] = ()
 
     @property
     def invalid(self) -> bool:
@@ -157,19 +160,34 @@ def plan(
         _validate(call)
     except Exception as error:  # scikit-learn has its own words for each: it will say them
         return refused(Invalid(f"scikit-learn rejects it ({type(error).__name__})"))
-    reasons: list[str] = []
-    for engine in engines:
+    reproducible = current().reproducible and not assume_usable
+    return _first_willing(method.qualname, call, engines, reproducible)
+
+
+def _first_willing(
+    name: str,
+    call: Call,
+    engines: Sequence[Engine],
+    reproducible: bool,
+    reasons: tuple[str, ...] = (),
+) -> Plan:
+    """Return the plan for the first of `engines` that can run `call`.
+
+    `reasons` are those of engines that were asked before.
+    """
+    for position, engine in enumerate(engines, 1):
         try:
             refusals = [*call.refusals(engine)]
             note = engine.unrepeatable(call)
         except Exception as error:
             refusals, note = [_failure(error)], None
-        if note and current().reproducible and not assume_usable:
+        if note and reproducible:
             refusals.append(f"reproducible=True is set, and {note}")
         if not refusals:
-            return Plan(method.qualname, engine, call, notes=(note,) if note else ())
-        reasons += refusals
-    return refused(*reasons)
+            notes = (note,) if note else ()
+            return Plan(name, engine, call, reasons, notes, tuple(engines[position:]))
+        reasons += tuple(refusals)
+    return Plan(name, None, None, tuple(dict.fromkeys(reasons)))
 
 
 def _validate(call: Call) -> None:
@@ -235,7 +253,7 @@ def _announce(outcome: Outcome) -> None:
 
 
 def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
-    """Return the result of the planned call and the plan; or a plan that says what failed."""
+    """Return the result of the planned call and the plan; or the plan for what is next in turn."""
     assert plan.call is not None
     rewind = _rewind(plan.call)
     try:
@@ -252,7 +270,11 @@ def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     except Exception as error:
         reason = _diagnose(error)
     rewind()
-    return None, Plan(plan.name, None, None, (reason,))
+    reasons = (*plan.reasons, reason)
+    if isinstance(reason, Invalid):
+        return None, Plan(plan.name, None, None, reasons)
+    others = [engine for engine in plan.others if engine.unusable() is None]
+    return None, _first_willing(plan.name, plan.call, others, current().reproducible, reasons)
 
 
 def _rewind(call: Call) -> Callable[[], None]:
@@ -295,13 +317,13 @@ def _failure(error: Exception) -> str:
 
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
     with Stopwatch() as watch:
-        chosen = plan(estimator, method, args, kwargs)
-        if chosen.engine is not None:
-            result, chosen = _attempt(chosen, estimator)
+        chosen, ran = plan(estimator, method, args, kwargs), None
+        while chosen.engine is not None and chosen is not ran:
+            result, ran = _attempt(chosen, estimator)
         if chosen.engine is None:
             result = _fall_back(chosen, estimator, method, args, kwargs)
-    engine = None if chosen.engine is None else chosen.engine.name
-    report(Event(chosen.name, engine, watch.duration, chosen.reasons))
+    engine, reasons = (None, chosen.reasons) if chosen.engine is None else (chosen.engine.name, ())
+    report(Event(chosen.name, engine, watch.duration, reasons, *watch.traffic))
     return result
 
 

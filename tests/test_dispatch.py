@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 import accelsk
 from accelsk.device import memory, probe
 from accelsk.engines.base import Outcome
-from accelsk.exceptions import FallbackError, FallbackWarning, Refusal
+from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal
 
 
 @pytest.fixture
@@ -138,6 +138,27 @@ def test_first_engine_that_can_is_taken(data):
     first.refusing = {"fit": "not today"}
     cls().fit(*data)
     assert (first.counts["fit"], second.counts["fit"]) == (1, 1)
+
+
+@pytest.mark.parametrize("error", [Refusal("nearly singular"), RuntimeError("boom")])
+def test_engine_that_hands_on_is_followed_by_the_next(error, data):
+    cls, first, second = _two_engines()
+    first.failing = {"fit": error}
+    assert _reasons("Line.fit", lambda: cls().fit(*data)) == (1, 0, set())
+    assert (first.counts["fit"], second.counts["fit"]) == (1, 1)
+
+
+def test_input_that_one_engine_finds_invalid_goes_to_scikit_learn_at_once(data):
+    cls, first, second = _two_engines()
+    first.failing = {"fit": Refusal(Invalid("X is not finite"))}
+    assert _reasons("Line.fit", lambda: cls().fit(*data)) == (0, 1, {"X is not finite"})
+    assert not second.counts
+
+
+def test_engines_that_hand_on_one_after_the_other_all_give_their_reason(data):
+    cls, first, second = _two_engines()
+    first.failing, second.failing = {"fit": Refusal("one")}, {"fit": Refusal("two")}
+    assert _reasons("Line.fit", lambda: cls().fit(*data)) == (0, 1, {"one", "two"})
 
 
 def test_unusable_engine_is_passed_over(data):

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from accelsk.device import traffic
+
 __all__ = ["is_device_array", "on_host", "to_device", "to_host"]
 
 
@@ -45,6 +47,7 @@ def to_device(array: Any, dtype: Any = None, order: str | None = None) -> Any:
         if array.dtype.kind == "f" and array.dtype.itemsize > 8:
             array = array.astype(np.float64)
         array = np.asarray(array, dtype=array.dtype.newbyteorder("="))
+        traffic.sent(array.nbytes)
     result = cupy.asarray(array)
     if dtype is not None:
         result = result.astype(dtype, copy=False)
@@ -55,7 +58,11 @@ def to_host(value: Any) -> Any:
     """Return `value` with a CuPy array replaced by a NumPy one, also inside a tuple."""
     if isinstance(value, tuple):
         return tuple(to_host(item) for item in value)
-    return value.get() if is_device_array(value) else value
+    if not is_device_array(value):
+        return value
+    host = value.get()
+    traffic.received(getattr(host, "nbytes", 0))
+    return host
 
 
 def on_host(value: Any) -> bool:

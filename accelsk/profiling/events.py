@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
+from accelsk.device.traffic import Traffic, moved
+
 __all__ = ["Event", "Stopwatch", "listening", "report"]
 
 logger = logging.getLogger("accelsk")
@@ -29,12 +31,16 @@ class Event:
         own.
     reasons : tuple of str
         Why it ran in scikit-learn, be it that this was asked for. Empty where an engine ran it.
+    uploaded, downloaded : int
+        Bytes that it moved to the device and from it, likewise without those of inner calls.
     """
 
     name: str
     engine: str | None
     duration: float
     reasons: tuple[str, ...] = ()
+    uploaded: int = 0
+    downloaded: int = 0
 
 
 _listeners: list[Callable[[Event], None]] = []
@@ -64,20 +70,24 @@ def listening(listener: Callable[[Event], None]) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Times a call, without the calls of the same thread that ran inside it."""
+    """Times a call and counts what it moves, without the calls of the same thread inside it."""
 
     _running = threading.local()
 
     def __enter__(self) -> Stopwatch:
         self._outer: Stopwatch | None = getattr(self._running, "innermost", None)
         self._running.innermost = self
-        self._inner = 0.0
+        self._inner, self._moved_inside = 0.0, Traffic()
+        self._moved_before = moved()
         self._start = perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         total = perf_counter() - self._start
+        traffic = moved() - self._moved_before
         self._running.innermost = self._outer
         if self._outer is not None:
             self._outer._inner += total
+            self._outer._moved_inside += traffic
         self.duration = total - self._inner
+        self.traffic = traffic - self._moved_inside
