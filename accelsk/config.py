@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 __all__ = ["Config", "config_context", "current", "environment", "get_config", "set_config"]
 
 Device = Literal["auto", "gpu", "cpu"]
 OnFallback = Literal["log", "warn", "raise"]
+
+#: Stands for "leave it as it is" where None is a value.
+_UNCHANGED: Final = "unchanged"
 
 _CHOICES = {
     "device": get_args(Device),
@@ -32,12 +35,20 @@ class Config:
     device: Device = "auto"
     on_fallback: OnFallback = "log"
     reproducible: bool = False
+    device_memory_limit: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, choices = getattr(self, field.name), _CHOICES[field.name]
+            value, choices = getattr(self, field.name), _CHOICES.get(field.name)
+            if choices is None:
+                continue
             if not any(type(value) is type(choice) and value == choice for choice in choices):
                 raise ValueError(f"{field.name} must be one of {choices}, got {value!r}")
+        limit = self.device_memory_limit
+        if limit is not None and (type(limit) is not int or limit <= 0):
+            raise ValueError(
+                f"device_memory_limit must be a positive number of bytes or None, got {limit!r}"
+            )
 
 
 def environment(name: str) -> str:
@@ -82,7 +93,7 @@ def get_config() -> dict[str, Any]:
     --------
     >>> import accelsk
     >>> accelsk.get_config()
-    {'device': 'auto', 'on_fallback': 'log', 'reproducible': False}
+    {'device': 'auto', 'on_fallback': 'log', 'reproducible': False, 'device_memory_limit': None}
     """
     return asdict(current())
 
@@ -92,6 +103,7 @@ def set_config(
     device: Device | None = None,
     on_fallback: OnFallback | None = None,
     reproducible: bool | None = None,
+    device_memory_limit: int | Literal["unchanged"] | None = _UNCHANGED,
 ) -> None:
     """Change settings for this thread or task.
 
@@ -110,20 +122,26 @@ def set_config(
         True keeps calls with an explicit ``random_state`` in scikit-learn where the GPU would not
         give the same result twice (UMAP and t-SNE); False (the default) lets them run on the
         GPU, and `accelsk.explain` says so. None leaves the setting as it is.
+    device_memory_limit : int or None, default="unchanged"
+        The bytes of device memory that the rows of one call may take. Where X is larger, what
+        passes over its rows (least squares, the elastic net, the scalers and others) does so in
+        blocks that fit, and other calls run in scikit-learn. None means no limit but the
+        device's own.
 
     Raises
     ------
     ValueError
-        For a value that is not listed.
+        For a value that is not listed, or a limit that is no positive integer.
 
     See Also
     --------
     config_context : The same for the length of a ``with`` block.
     """
-    changes = {"device": device, "on_fallback": on_fallback, "reproducible": reproducible}
-    _current.set(
-        replace(current(), **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
-    )
+    given = {"device": device, "on_fallback": on_fallback, "reproducible": reproducible}
+    changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    if device_memory_limit != _UNCHANGED:
+        changes["device_memory_limit"] = device_memory_limit
+    _current.set(replace(current(), **changes))
 
 
 @contextmanager
@@ -132,6 +150,7 @@ def config_context(
     device: Device | None = None,
     on_fallback: OnFallback | None = None,
     reproducible: bool | None = None,
+    device_memory_limit: int | Literal["unchanged"] | None = _UNCHANGED,
 ) -> Iterator[None]:
     """Change settings for the length of a ``with`` block.
 
@@ -140,6 +159,7 @@ def config_context(
     device : {"auto", "gpu", "cpu"}, default=None
     on_fallback : {"log", "warn", "raise"}, default=None
     reproducible : bool, default=None
+    device_memory_limit : int or None, default="unchanged"
         As in `set_config`.
 
     Examples
@@ -151,7 +171,12 @@ def config_context(
     """
     token = _current.set(current())
     try:
-        set_config(device=device, on_fallback=on_fallback, reproducible=reproducible)
+        set_config(
+            device=device,
+            on_fallback=on_fallback,
+            reproducible=reproducible,
+            device_memory_limit=device_memory_limit,
+        )
         yield
     finally:
         _current.reset(token)

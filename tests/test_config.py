@@ -16,7 +16,12 @@ from accelsk import config
 
 
 def test_defaults():
-    expected = {"device": "auto", "on_fallback": "log", "reproducible": False}
+    expected = {
+        "device": "auto",
+        "on_fallback": "log",
+        "reproducible": False,
+        "device_memory_limit": None,
+    }
     assert accelsk.get_config() == expected
 
 
@@ -27,9 +32,19 @@ def test_set_config_changes_what_is_named_and_nothing_else():
         "device": "gpu",
         "on_fallback": "warn",
         "reproducible": False,
+        "device_memory_limit": None,
     }
     accelsk.set_config()
     assert accelsk.get_config()["device"] == "gpu"
+
+
+def test_memory_limit_is_set_left_and_lifted():
+    with accelsk.config_context(device_memory_limit=1 << 30):
+        accelsk.set_config(device="gpu")
+        assert accelsk.get_config()["device_memory_limit"] == 1 << 30
+        accelsk.set_config(device_memory_limit=None)
+        assert accelsk.get_config()["device_memory_limit"] is None
+    assert accelsk.get_config()["device_memory_limit"] is None
 
 
 def test_get_config_returns_a_copy():
@@ -58,6 +73,9 @@ def test_contexts_nest_and_end_with_an_error():
         ({"device": 1}, "device must be one of"),
         ({"on_fallback": "shout"}, r"on_fallback must be one of .*got 'shout'"),
         ({"reproducible": "yes"}, "reproducible must be one of"),
+        ({"device_memory_limit": 0}, "device_memory_limit must be a positive number of bytes"),
+        ({"device_memory_limit": 1e9}, "device_memory_limit must be a positive number of bytes"),
+        ({"device_memory_limit": True}, "device_memory_limit must be a positive number of bytes"),
         ({"reproducible": 1}, "reproducible must be one of"),
     ],
 )

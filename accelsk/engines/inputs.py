@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
+from accelsk.config import current
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
@@ -42,8 +43,13 @@ _INT32_MAX = 2**31 - 1
 _MANY_CLASSES = 20
 
 
-def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> Iterator[str]:
-    """Yield why ``X`` cannot go to the device as a matrix, a dense one unless `sparse`."""
+def matrix_refusals(
+    call: Call, *, min_rows: int = 1, sparse: bool = False, streamed: bool = False
+) -> Iterator[str]:
+    """Yield why ``X`` cannot go to the device as a matrix, a dense one unless `sparse`.
+
+    How large it is does not matter where it is `streamed`.
+    """
     X = call.X
     if not X.given:
         yield Invalid("X is None")
@@ -60,18 +66,28 @@ def matrix_refusals(call: Call, *, min_rows: int = 1, sparse: bool = False) -> I
         yield Invalid("X is empty")
     elif X.shape[0] < min_rows:
         yield f"X has fewer than {min_rows} rows"
-    elif (X.value.nnz if X.kind == "sparse" else X.shape[0] * X.shape[1]) > _INT32_MAX:
+    elif not streamed:
+        yield from _size_refusals(X)
+
+
+def _size_refusals(X: Any) -> Iterator[str]:
+    elements = X.value.nnz if X.kind == "sparse" else X.shape[0] * X.shape[1]
+    limit = current().device_memory_limit
+    if elements > _INT32_MAX:
         yield "X has more than 2**31 - 1 elements"
+    elif limit is not None and elements * X.dtype.itemsize > limit:
+        yield "X takes more than device_memory_limit"
 
 
-def matrix_rule(*, min_rows: int = 1, sparse: bool = False) -> Rule:
+def matrix_rule(*, min_rows: int = 1, sparse: bool = False, streamed: bool = False) -> Rule:
     """Return `matrix_refusals` as a rule."""
 
     def test(call: Call) -> str | None:
         if not (call.X.given or call.fits):
             return None
         at_least = min_rows if call.fits else 1
-        return next(matrix_refusals(call, min_rows=at_least, sparse=sparse), None)
+        refusals = matrix_refusals(call, min_rows=at_least, sparse=sparse, streamed=streamed)
+        return next(refusals, None)
 
     text = "X is not numeric" if sparse else "X is sparse or not numeric"
     return Rule(text, test, fit_only=False)

@@ -51,12 +51,15 @@ class DeviceEngine(Engine):
         The fewest rows that a fit takes.
     sparse : bool
         Whether X may be sparse; `matrix` has to be overridden then.
+    streamed : bool
+        Whether X passes through the device in blocks, so that it may be of any size.
     """
 
     dtype: Any = None
     nan_is_valid: bool = False
     min_rows: int = 1
     sparse: bool = False
+    streamed: bool = False
 
     def unusable(self) -> str | None:
         return probe.unusable()
@@ -64,7 +67,9 @@ class DeviceEngine(Engine):
     # Can it
 
     def every_rule(self) -> tuple[Rule, ...]:
-        matrix = inputs.matrix_rule(min_rows=self.min_rows, sparse=self.sparse)
+        matrix = inputs.matrix_rule(
+            min_rows=self.min_rows, sparse=self.sparse, streamed=self.streamed
+        )
         return (*super().every_rule(), matrix, inputs.WEIGHTS)
 
     # Do it

@@ -1,0 +1,239 @@
+"""Engines that pass over the rows of X once and never hold it.
+
+Blocks of rows travel while those before them are summed; what stays on the device are moments in
+float64. Predictions and transformations stream likewise: up, one product, down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelsk.algorithms.moments import CHUNK, Accumulator, Moments
+from accelsk.config import current
+from accelsk.device.stream import map_rows, row_blocks
+from accelsk.device.transfer import is_device_array, on_host, to_device
+from accelsk.engines.base import Call, Outcome
+from accelsk.engines.cupy import CupyEngine
+from accelsk.engines.on_device import determination
+from accelsk.exceptions import Invalid, Refusal
+
+__all__ = [
+    "Block",
+    "MomentsEngine",
+    "as_float",
+    "blocks",
+    "mapped",
+    "moments",
+    "on_device",
+    "product",
+    "r2",
+]
+
+#: Where sums of squares were larger by this before they were taken about the mean, the estimate
+#: of the mean was bad enough to cost digits, and the rows are passed over again.
+_LARGEST_LOSS = 30.0
+
+#: Of the memory limit, a block in its own dtype and in float64, with the next one under way.
+_SHARE = 4
+
+
+class Block(NamedTuple):
+    """A block of rows on the device; valid until the next one.
+
+    Attributes
+    ----------
+    X : cupy.ndarray of shape (n_rows, n_features)
+        In the dtype in which it came.
+    Y : cupy.ndarray of shape (n_rows, n_targets) or None
+    weight : cupy.ndarray of shape (n_rows,) or None
+    """
+
+    X: Any
+    Y: Any
+    weight: Any
+
+
+def _limits(n_columns: int) -> tuple[int | None, int]:
+    """Return the rows of a block and the bytes of a chunk that the memory limit allows."""
+    limit = current().device_memory_limit
+    if limit is None:
+        return None, CHUNK
+    chunk = max(1, limit // _SHARE)
+    return max(1, chunk // (8 * max(1, n_columns))), min(chunk, CHUNK)
+
+
+class _Valid:
+    """Notes on the device whether all weights are valid; looks only at the end."""
+
+    def __init__(self) -> None:
+        self._flag: Any = None
+
+    def note(self, weight: Any) -> None:
+        import cupy
+
+        flag = (cupy.isfinite(weight) & (weight >= 0)).all()
+        self._flag = flag if self._flag is None else self._flag & flag
+
+    def check(self) -> None:
+        if self._flag is not None and not bool(self._flag):
+            raise Refusal("sample_weight is negative or not finite")
+
+
+def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
+    """Yield the rows of the call, with ``y`` where it is a `target`, and ``sample_weight``.
+
+    Raises
+    ------
+    Refusal
+        At the end, where the weights are not valid.
+    """
+    X = call.X.array
+    Y = call.y.array if target else None
+    scalar = call.sample_weight.kind == "scalar"
+    weight = call.sample_weight.array if call.sample_weight.given and not scalar else None
+    rows, _ = _limits(X.shape[1])
+    valid = _Valid()
+    for X_block, Y_block, weight_block in row_blocks((X, Y, weight), rows):
+        if scalar:
+            import cupy
+
+            weight_block = cupy.full(len(X_block), call.sample_weight.value, np.float64)
+        if weight_block is not None:
+            valid.note(weight_block)
+        if Y_block is not None:
+            Y_block = Y_block.reshape(len(Y_block), -1)
+        yield Block(X_block, Y_block, weight_block)
+    valid.check()
+
+
+def moments(call: Call, *, target: bool = True) -> Moments:
+    """Return the moments of the rows of the call, on the host.
+
+    Raises
+    ------
+    Refusal
+        Where sums are not finite, as with NaN or infinity in the data, or weights not valid.
+    """
+    import cupy
+
+    def over_rows(shift: Any = None) -> Moments:
+        accumulator = Accumulator(cupy, shift, _limits(call.X.shape[1])[1])
+        for block in blocks(call, target=target):
+            accumulator.add(*block)
+        return accumulator.result()
+
+    result = over_rows()
+    host = result.on_host()
+    _check(host)
+    if host.loss > _LARGEST_LOSS:
+        host = over_rows((result.X_mean, result.Y_mean)).on_host()
+    return host
+
+
+def _check(moments: Moments) -> None:
+    if not moments.weight > 0:
+        raise Refusal("sample_weight is zero throughout, negative or not finite")
+    if not np.isfinite(np.diagonal(moments.gram)).all():
+        raise Refusal(Invalid("X contains NaN or infinity, or its squares overflow"))
+    if moments.YY is not None and not np.isfinite(moments.YY).all():
+        raise Refusal(Invalid("y contains NaN or infinity, or its squares overflow"))
+
+
+def as_float(X: Any) -> Any:
+    """Return rows as float32 where they are float32, else as float64."""
+    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+
+
+def mapped(call: Call, function: Callable[[Any], Any]) -> Any:
+    """Return what `function` gives for the rows of ``X``, block by block, where they came from.
+
+    `function` takes rows as `as_float` gives them. Values that are not finite are refused.
+    """
+    import cupy
+
+    flags = []
+
+    def checked(X: Any) -> Any:
+        result = function(as_float(X))
+        flags.append(cupy.isfinite(result).all())
+        return result
+
+    X = call.X.array
+    result = map_rows(checked, (X,), on_host(call.X.value), _limits(X.shape[1])[0])
+    if not bool(cupy.stack(flags).all()):
+        raise Refusal(Invalid("X contains NaN or infinity, or the result overflows"))
+    return result
+
+
+def product(call: Call, right: Any, shift: Any = 0.0) -> Any:
+    """Return ``X @ right + shift``, streamed, in the dtype that NumPy would give it."""
+    return mapped(call, lambda X: X @ right + shift)
+
+
+def r2(call: Call, predict: Callable[[Any], Any]) -> float:
+    """Return the coefficient of determination of `predict`, streamed: only the score comes back.
+
+    Several targets count alike, as in `sklearn.metrics.r2_score` by default.
+    """
+    import cupy
+
+    n_rows = call.X.shape[0]
+    if n_rows < 2:
+        raise Refusal("the score of one row is not defined")
+    accumulator, residual = None, None
+    for X, Y, weight in blocks(call):
+        Y = Y.astype(np.float64, copy=False)
+        predicted = predict(as_float(X)).reshape(len(X), -1)
+        if predicted.shape != Y.shape:
+            raise Refusal(Invalid("y has another number of columns"))
+        if accumulator is None:
+            accumulator, residual = Accumulator(cupy), cupy.zeros(Y.shape[1])
+        accumulator.add(Y, weight=weight)
+        factors = cupy.ones(len(X)) if weight is None else weight.astype(np.float64, copy=False)
+        residual += factors @ (Y - predicted) ** 2
+    assert accumulator is not None
+    of_y = accumulator.result().on_host()
+    left, total = cupy.asnumpy(residual), np.diagonal(of_y.gram)
+    if not (of_y.weight > 0 and np.isfinite(left).all() and np.isfinite(total).all()):
+        raise Refusal(Invalid("X or y contains NaN or infinity"))
+    scores = np.where(left == 0, 1.0, 0.0)
+    spread = total > 0
+    scores[spread] = 1.0 - left[spread] / total[spread]
+    return float(scores.mean())
+
+
+class MomentsEngine(CupyEngine):
+    """One estimator from moments. `fit` gets X as it came, on the host or on the device."""
+
+    name = "moments"
+    streamed = True
+
+    def run_fit(self, call: Call) -> Outcome:
+        outcome = self.fit(call, call.X.array)
+        if call.method == "fit_transform":
+            outcome.result = self.transform_fitted(call, outcome.model, call.X.array)
+        return outcome
+
+    def predict(self, call: Call, model: Any) -> Any:
+        return mapped(call, self.predictor(call, model))
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the coefficient of determination, of an engine that says how to predict."""
+        y = call.y
+        if y.numeric and y.kind != "sparse" and y.shape[:1] == call.X.shape[:1]:
+            return r2(call, self.predictor(call, model))
+        return determination(call, self.predict(call, model))
+
+    def predictor(self, call: Call, model: Any) -> Callable[[Any], Any]:
+        """Return the function from rows on the device, as `as_float` gives them, to predictions."""
+        raise NotImplementedError
+
+
+def on_device(value: Any) -> Any:
+    """Return an array on the device; a Python float imposes no dtype and stays one."""
+    if type(value) is float or is_device_array(value):
+        return value
+    return to_device(np.asarray(value))
