@@ -21,10 +21,13 @@ from accelsk.engines.on_device import determination
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
+    "LARGEST_LOSS",
     "Block",
     "MomentsEngine",
     "as_float",
     "blocks",
+    "check",
+    "limits",
     "mapped",
     "moments",
     "on_device",
@@ -34,7 +37,7 @@ __all__ = [
 
 #: Where sums of squares were larger by this before they were taken about the mean, the estimate
 #: of the mean was bad enough to cost digits, and the rows are passed over again.
-_LARGEST_LOSS = 30.0
+LARGEST_LOSS = 30.0
 
 #: Of the memory limit, a block in its own dtype and in float64, with the next one under way.
 _SHARE = 4
@@ -56,7 +59,7 @@ class Block(NamedTuple):
     weight: Any
 
 
-def _limits(n_columns: int) -> tuple[int | None, int]:
+def limits(n_columns: int) -> tuple[int | None, int]:
     """Return the rows of a block and the bytes of a chunk that the memory limit allows."""
     limit = current().device_memory_limit
     if limit is None:
@@ -94,7 +97,7 @@ def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
     Y = call.y.array if target else None
     scalar = call.sample_weight.kind == "scalar"
     weight = call.sample_weight.array if call.sample_weight.given and not scalar else None
-    rows, _ = _limits(X.shape[1])
+    rows, _ = limits(X.shape[1])
     valid = _Valid()
     for X_block, Y_block, weight_block in row_blocks((X, Y, weight), rows):
         if scalar:
@@ -109,8 +112,18 @@ def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
     valid.check()
 
 
-def moments(call: Call, *, target: bool = True) -> Moments:
+def moments(
+    call: Call, *, target: bool = True, rows: Callable[[], Iterator[Block]] | None = None
+) -> Moments:
     """Return the moments of the rows of the call, on the host.
+
+    Parameters
+    ----------
+    call : Call
+    target : bool, default=True
+        Whether ``y`` is a target.
+    rows : callable, default=None
+        Gives the rows anew each time, in the place of those that `blocks` gives.
 
     Raises
     ------
@@ -120,20 +133,21 @@ def moments(call: Call, *, target: bool = True) -> Moments:
     import cupy
 
     def over_rows(shift: Any = None) -> Moments:
-        accumulator = Accumulator(cupy, shift, _limits(call.X.shape[1])[1])
-        for block in blocks(call, target=target):
+        accumulator = Accumulator(cupy, shift, limits(call.X.shape[1])[1])
+        for block in blocks(call, target=target) if rows is None else rows():
             accumulator.add(*block)
         return accumulator.result()
 
     result = over_rows()
     host = result.on_host()
-    _check(host)
-    if host.loss > _LARGEST_LOSS:
+    check(host)
+    if host.loss > LARGEST_LOSS:
         host = over_rows((result.X_mean, result.Y_mean)).on_host()
     return host
 
 
-def _check(moments: Moments) -> None:
+def check(moments: Moments) -> None:
+    """Refuse moments of data that are not finite, or of no weight."""
     if not moments.weight > 0:
         raise Refusal("sample_weight is zero throughout, negative or not finite")
     if not np.isfinite(np.diagonal(moments.gram)).all():
@@ -162,7 +176,7 @@ def mapped(call: Call, function: Callable[[Any], Any]) -> Any:
         return result
 
     X = call.X.array
-    result = map_rows(checked, (X,), on_host(call.X.value), _limits(X.shape[1])[0])
+    result = map_rows(checked, (X,), on_host(call.X.value), limits(X.shape[1])[0])
     if not bool(cupy.stack(flags).all()):
         raise Refusal(Invalid("X contains NaN or infinity, or the result overflows"))
     return result
