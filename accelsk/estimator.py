@@ -14,10 +14,12 @@ import copyreg
 import functools
 import logging
 import os
+import sys
 import threading
 import warnings
 import weakref
 import zlib
+from abc import ABCMeta
 from collections.abc import Callable, Sequence
 from pydoc import locate
 from typing import Any, ClassVar
@@ -31,12 +33,15 @@ from sklearn.exceptions import InconsistentVersionWarning
 from accelsk.engines.base import Engine
 from accelsk.introspection import assigned_names
 
-__all__ = ["SLOT", "Accelerated", "DeviceState", "PlainCall"]
+__all__ = ["SLOT", "STANDING", "Accelerated", "Counterpart", "DeviceState", "PlainCall"]
 
 logger = logging.getLogger("accelsk")
 
 #: The name under which an instance holds its `DeviceState`. It never leaves the process.
 SLOT = "_accelsk_state"
+
+#: The classes that stand under the names of their originals now, as `accelsk.patch` has put them.
+STANDING: set[type] = set()
 
 #: Set by scikit-learn's input validation rather than by a fit itself.
 _INPUT_NAMES = frozenset({"n_features_in_", "feature_names_in_"})
@@ -60,6 +65,9 @@ class DeviceState:
     #: The states of estimators that were fitted elsewhere, by the identity of the estimator. Their
     #: ``__dict__`` stays what scikit-learn made it: a prediction changes nothing that can be seen.
     restored: ClassVar[dict[int, DeviceState]] = {}
+
+    #: How many rows the model was fitted on, where that is known.
+    rows: int | None = None
 
     def __init__(
         self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
@@ -88,8 +96,8 @@ class DeviceState:
         if state.fetched:
             cls.drop(estimator)
             return None
-        state = cls(state.engine, state.model, estimator, fetched=False)
-        own[SLOT] = state
+        rows, state = state.rows, cls(state.engine, state.model, estimator, fetched=False)
+        own[SLOT], state.rows = state, rows
         return state
 
     @classmethod
@@ -207,12 +215,106 @@ class PlainCall:
 
 def _portable(accelerated: type, original: type) -> PlainCall:
     """Return what loads as `accelerated` where that can be imported, else as `original`."""
-    path = f"{accelerated.__module__}.{accelerated.__qualname__}"
-    candidates = PlainCall(filter, None, [PlainCall(locate, path), original])
-    return PlainCall(next, candidates)
+    found: list[Any] = [_named(accelerated), original]
+    defining = sys.modules.get(original.__module__)
+    if getattr(defining, original.__qualname__, None) is not original:
+        # patched where it is defined: pickle finds another class under its name
+        found[1] = _named(original)
+    return PlainCall(next, PlainCall(filter, None, found))
 
 
-class Accelerated(BaseEstimator):
+def _named(cls: type) -> PlainCall:
+    return PlainCall(locate, f"{cls.__module__}.{cls.__qualname__}")
+
+
+class Counterpart(BaseEstimator, metaclass=ABCMeta):
+    """Mixin for a class of accelsk's that stands for one of scikit-learn's.
+
+    What is common to accelerated estimators and to those that only pass data on, such as a
+    pipeline: copies, pickles that load as the original where accelsk is absent, the link to
+    scikit-learn's page.
+    """
+
+    _accelsk_original: ClassVar[type]
+    _accelsk_class: ClassVar[type]
+    _doc_link_module = "accelsk"
+
+    @classmethod
+    def _accelsk_stand_in(cls, kwargs: dict[str, Any]) -> None:
+        """Make `cls` the counterpart of the class behind `Counterpart`."""
+        mro = cls.__mro__
+        # what stands before `Counterpart` is accelsk's own
+        cls._accelsk_original = mro[mro.index(Counterpart) + 1]
+        cls._accelsk_class = cls
+        cls.__doc__ = cls._accelsk_original.__doc__
+        if not getattr(cls._accelsk_original, "_sklearn_auto_wrap_output_keys", True):
+            kwargs.setdefault("auto_wrap_output_keys", None)
+
+    @classmethod
+    def __subclasshook__(cls, other: type) -> Any:
+        """While `cls` stands under the name of its original, instances of that are its own, too."""
+        if cls in STANDING:
+            return cls in other.__mro__ or cls._accelsk_original in other.__mro__
+        if not hasattr(cls, "_accelsk_class"):  # a mixin
+            return cls in other.__mro__
+        return NotImplemented
+
+    def _accelsk_fetch(self) -> None:
+        """Have every fitted attribute on the host."""
+
+    # Copies and pickles see host state only
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._accelsk_fetch()
+        state = dict(super().__getstate__())
+        state.pop(SLOT, None)
+        original = self._accelsk_original.__module__
+        if type(self) is self._accelsk_class and original.startswith("sklearn."):
+            # scikit-learn checks the version where the pickle loads as a class of its own
+            state["_sklearn_version"] = sklearn.__version__
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        version = state.pop("_sklearn_version", sklearn.__version__)
+        if version != sklearn.__version__:
+            warnings.warn(
+                InconsistentVersionWarning(
+                    estimator_name=type(self).__name__,
+                    current_sklearn_version=sklearn.__version__,
+                    original_sklearn_version=version,
+                ),
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+    def __copy__(self) -> Counterpart:
+        self._accelsk_fetch()
+        duplicate = type(self).__new__(type(self))
+        duplicate.__setstate__(self.__getstate__())
+        return duplicate
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Counterpart:
+        self._accelsk_fetch()
+        duplicate = memo[id(self)] = type(self).__new__(type(self))
+        duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return duplicate
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._accelsk_fetch()
+        if type(self) is not self._accelsk_class:
+            return super().__reduce_ex__(protocol)
+        cls = _portable(self._accelsk_class, self._accelsk_original)
+        return copyreg._reconstructor, (cls, object, None), self.__getstate__()  # type: ignore[attr-defined]
+
+    # The link in the HTML representation leads to scikit-learn's page of the original
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        module = self._accelsk_original.__module__
+        public = ".".join(part for part in module.split(".") if not part.startswith("_"))
+        return {"estimator_module": public, "estimator_name": self._accelsk_original.__name__}
+
+
+class Accelerated(Counterpart):
     """Mixin for scikit-learn estimators whose methods try other engines first.
 
     A class statement that names engines makes an accelerated class::
@@ -229,24 +331,15 @@ class Accelerated(BaseEstimator):
         In the order in which they are asked.
     """
 
-    _accelsk_original: ClassVar[type]
-    _accelsk_class: ClassVar[type]
     _accelsk_engines: ClassVar[tuple[Engine, ...]] = ()
-    _doc_link_module = "accelsk"
 
     def __init_subclass__(cls, engines: Sequence[Engine] = (), **kwargs: Any) -> None:
         if engines:
             from accelsk.dispatch import accelerate_methods
 
-            mro = cls.__mro__
-            # what stands before `Accelerated` is accelsk's own
-            cls._accelsk_original = mro[mro.index(Accelerated) + 1]
-            cls._accelsk_class = cls
+            cls._accelsk_stand_in(kwargs)
             cls._accelsk_engines = tuple(engines)
-            cls.__doc__ = cls._accelsk_original.__doc__
             accelerate_methods(cls)
-            if not getattr(cls._accelsk_original, "_sklearn_auto_wrap_output_keys", True):
-                kwargs.setdefault("auto_wrap_output_keys", None)
         super().__init_subclass__(**kwargs)
         if engines:
             from accelsk import registry
@@ -296,14 +389,17 @@ class Accelerated(BaseEstimator):
         self._accelsk_fetch()
         DeviceState.drop(self)
 
-    def _accelsk_adopt(self, engine: Engine, model: Any, attributes: dict[str, Any]) -> None:
-        """Take over what `engine` fitted, in place of all earlier fitted state."""
+    def _accelsk_adopt(
+        self, engine: Engine, model: Any, attributes: dict[str, Any], rows: tuple[int, ...] = ()
+    ) -> None:
+        """Take over what `engine` fitted on so many rows, in place of all earlier fitted state."""
         own = self.__dict__
         DeviceState.drop(self)
         for name in _INPUT_NAMES | self._accelsk_fitted_names():
             own.pop(name, None)
         own.update(attributes)
         own[SLOT] = DeviceState(engine, model, self, fetched=False)
+        own[SLOT].rows = rows[0] if rows else None
         # `check_is_fitted` wants to see an attribute; a `__getattr__` of the user's fetches none
         seen = any(name.endswith("_") and not name.startswith("__") for name in own)
         if not seen or type(self).__getattr__ is not Accelerated.__getattr__:
@@ -325,54 +421,3 @@ class Accelerated(BaseEstimator):
         except Exception:  # a fault of the GPU is no reason not to complete a name
             return [*object.__dir__(self)]
         return [*super().__dir__()]
-
-    # Copies and pickles see host state only
-
-    def __getstate__(self) -> dict[str, Any]:
-        self._accelsk_fetch()
-        state = dict(super().__getstate__())
-        state.pop(SLOT, None)
-        original = self._accelsk_original.__module__
-        if type(self) is self._accelsk_class and original.startswith("sklearn."):
-            # scikit-learn checks the version where the pickle loads as a class of its own
-            state["_sklearn_version"] = sklearn.__version__
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        version = state.pop("_sklearn_version", sklearn.__version__)
-        if version != sklearn.__version__:
-            warnings.warn(
-                InconsistentVersionWarning(
-                    estimator_name=type(self).__name__,
-                    current_sklearn_version=sklearn.__version__,
-                    original_sklearn_version=version,
-                ),
-                stacklevel=2,
-            )
-        super().__setstate__(state)
-
-    def __copy__(self) -> Accelerated:
-        self._accelsk_fetch()
-        duplicate = type(self).__new__(type(self))
-        duplicate.__setstate__(self.__getstate__())
-        return duplicate
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Accelerated:
-        self._accelsk_fetch()
-        duplicate = memo[id(self)] = type(self).__new__(type(self))
-        duplicate.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        return duplicate
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self._accelsk_fetch()
-        if type(self) is not self._accelsk_class:
-            return super().__reduce_ex__(protocol)
-        cls = _portable(self._accelsk_class, self._accelsk_original)
-        return copyreg._reconstructor, (cls, object, None), self.__getstate__()  # type: ignore[attr-defined]
-
-    # The link in the HTML representation leads to scikit-learn's page of the original
-
-    def _doc_link_url_param_generator(self) -> dict[str, str]:
-        module = self._accelsk_original.__module__
-        public = ".".join(part for part in module.split(".") if not part.startswith("_"))
-        return {"estimator_module": public, "estimator_name": self._accelsk_original.__name__}

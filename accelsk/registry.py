@@ -7,19 +7,32 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accelsk.engines.base import Engine
-from accelsk.estimator import SLOT, Accelerated
+from accelsk.estimator import SLOT, Accelerated, Counterpart
 from accelsk.introspection import remember
 
-__all__ = ["accelerated_classes", "add", "from_sklearn", "is_proxy", "register", "to_sklearn"]
+__all__ = [
+    "accelerated_classes",
+    "accelerated_functions",
+    "add",
+    "add_composite",
+    "add_function",
+    "composite_classes",
+    "from_sklearn",
+    "is_proxy",
+    "register",
+    "to_sklearn",
+]
 
 #: Packages other than scikit-learn with a module of accelsk's of the same name.
 OTHER_PACKAGES = ("hdbscan", "umap")
 
 _classes: dict[type, type[Accelerated]] = {}
+_composites: dict[type, type[Counterpart]] = {}
+_functions: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def add(cls: type[Accelerated]) -> None:
@@ -31,6 +44,26 @@ def add(cls: type[Accelerated]) -> None:
 def accelerated_classes() -> dict[type, type[Accelerated]]:
     """Return the accelerated classes that have been imported, by original."""
     return dict(_classes)
+
+
+def add_composite(cls: type[Counterpart]) -> None:
+    """Record `cls`, which has no engines, as what stands for its original: a pipeline, a search."""
+    _composites[cls._accelsk_original] = cls
+
+
+def composite_classes() -> dict[type, type[Counterpart]]:
+    """Return the classes without engines of their own that have been imported, by original."""
+    return dict(_composites)
+
+
+def add_function(original: Callable[..., Any], ours: Callable[..., Any]) -> None:
+    """Record `ours` as what stands for the public function `original` of scikit-learn."""
+    _functions[original] = ours
+
+
+def accelerated_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """Return the functions of accelsk's that have been imported, by original."""
+    return dict(_functions)
 
 
 def register(
