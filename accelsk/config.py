@@ -36,6 +36,7 @@ class Config:
     on_fallback: OnFallback = "log"
     reproducible: bool = False
     device_memory_limit: int | None = None
+    pinned_memory: int = 1 << 27
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -44,6 +45,8 @@ class Config:
                 continue
             if not any(type(value) is type(choice) and value == choice for choice in choices):
                 raise ValueError(f"{field.name} must be one of {choices}, got {value!r}")
+        if type(self.pinned_memory) is not int or self.pinned_memory < 0:
+            raise ValueError(f"pinned_memory must be a number of bytes, got {self.pinned_memory!r}")
         limit = self.device_memory_limit
         if limit is not None and (type(limit) is not int or limit <= 0):
             raise ValueError(
@@ -92,8 +95,8 @@ def get_config() -> dict[str, Any]:
     Examples
     --------
     >>> import accelsk
-    >>> accelsk.get_config()
-    {'device': 'auto', 'on_fallback': 'log', 'reproducible': False, 'device_memory_limit': None}
+    >>> accelsk.get_config()["on_fallback"]
+    'log'
     """
     return asdict(current())
 
@@ -104,6 +107,7 @@ def set_config(
     on_fallback: OnFallback | None = None,
     reproducible: bool | None = None,
     device_memory_limit: int | Literal["unchanged"] | None = _UNCHANGED,
+    pinned_memory: int | None = None,
 ) -> None:
     """Change settings for this thread or task.
 
@@ -127,6 +131,9 @@ def set_config(
         passes over its rows (least squares, the elastic net, the scalers and others) does so in
         blocks that fit, and other calls run in scikit-learn. None means no limit but the
         device's own.
+    pinned_memory : int, default=None
+        The bytes of page-locked host memory through which large arrays travel to the device and
+        back; the default is 128 MiB. 0 turns that off. None leaves the setting as it is.
 
     Raises
     ------
@@ -137,7 +144,12 @@ def set_config(
     --------
     config_context : The same for the length of a ``with`` block.
     """
-    given = {"device": device, "on_fallback": on_fallback, "reproducible": reproducible}
+    given = {
+        "device": device,
+        "on_fallback": on_fallback,
+        "reproducible": reproducible,
+        "pinned_memory": pinned_memory,
+    }
     changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     if device_memory_limit != _UNCHANGED:
         changes["device_memory_limit"] = device_memory_limit
@@ -151,6 +163,7 @@ def config_context(
     on_fallback: OnFallback | None = None,
     reproducible: bool | None = None,
     device_memory_limit: int | Literal["unchanged"] | None = _UNCHANGED,
+    pinned_memory: int | None = None,
 ) -> Iterator[None]:
     """Change settings for the length of a ``with`` block.
 
@@ -160,6 +173,7 @@ def config_context(
     on_fallback : {"log", "warn", "raise"}, default=None
     reproducible : bool, default=None
     device_memory_limit : int or None, default="unchanged"
+    pinned_memory : int, default=None
         As in `set_config`.
 
     Examples
@@ -176,6 +190,7 @@ def config_context(
             on_fallback=on_fallback,
             reproducible=reproducible,
             device_memory_limit=device_memory_limit,
+            pinned_memory=pinned_memory,
         )
         yield
     finally:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from accelsk.device.transfer import is_device_array, to_device, to_host
+from accelsk.device.staging import worthwhile
+from accelsk.device.transfer import Download, Upload, to_device, to_host
 
 __all__ = ["BLOCK_BYTES", "map_rows", "row_blocks"]
 
@@ -41,8 +42,24 @@ def row_blocks(arrays: Sequence[Any], rows: int | None = None) -> Iterator[tuple
     """
     n_rows = next(len(a) for a in arrays if a is not None)
     step = rows or rows_at_a_time(arrays)
-    for start in range(0, n_rows, step):
-        yield tuple(None if a is None else to_device(a[start : start + step]) for a in arrays)
+    if step < n_rows:
+        arrays = [_ahead(array, step) for array in arrays]
+    starts = range(0, n_rows, step)
+    coming = _begin(arrays, 0, step)
+    for start in starts:
+        blocks, coming = coming, _begin(arrays, start + step, step)
+        yield tuple(block.finish() if isinstance(block, Upload) else block for block in blocks)
+
+
+def _ahead(array: Any, step: int) -> Any:
+    """Return an array whose blocks are too small to travel alone as one on the device."""
+    on_its_way = isinstance(array, np.ndarray) and not worthwhile(array[:step].nbytes)
+    return to_device(array) if on_its_way else array
+
+
+def _begin(arrays: Sequence[Any], start: int, step: int) -> list[Any]:
+    blocks = [None if array is None else array[start : start + step] for array in arrays]
+    return [Upload(b) if isinstance(b, np.ndarray) and len(b) else b for b in blocks]
 
 
 def map_rows(
@@ -67,20 +84,57 @@ def map_rows(
     -------
     result : ndarray, cupy.ndarray, or tuple of them
     """
-    parts: list[Any] = []
+    if not host:
+        parts = [function(*blocks) for blocks in row_blocks(arrays, rows)]
+        if isinstance(parts[0], tuple):
+            return tuple(_joined(column) for column in zip(*parts, strict=True))
+        return _joined(parts)
+    n_rows = next(len(a) for a in arrays if a is not None)
+    columns: list[_Column] = []
+    single = False
     for blocks in row_blocks(arrays, rows):
         part = function(*blocks)
-        parts.append(to_host(part) if host else part)
-    if isinstance(parts[0], tuple):
-        return tuple(_joined(list(column)) for column in zip(*parts, strict=True))
-    return _joined(parts)
+        single = not isinstance(part, tuple)
+        results = (part,) if single else part
+        columns = columns or [_Column(result, n_rows) for result in results]
+        for column, result in zip(columns, results, strict=True):
+            column.add(result)
+    joined = tuple(column.joined() for column in columns)
+    return joined[0] if single else joined
 
 
-def _joined(parts: list[Any]) -> Any:
+class _Column:
+    """Blocks of one result on their way to the host; together, where each is too small."""
+
+    def __init__(self, first: Any, n_rows: int) -> None:
+        self._alone = worthwhile(first.nbytes) and len(first) < n_rows
+        self._parts: list[Any] = []
+        if self._alone:
+            self._target = np.empty((n_rows, *first.shape[1:]), first.dtype)
+            self._filled = 0
+            self._under_way: Download | None = None
+
+    def add(self, part: Any) -> None:
+        if not self._alone:
+            self._parts.append(part)
+            return
+        rows = self._target[self._filled : self._filled + len(part)]
+        before, self._under_way = self._under_way, Download(part, rows)
+        self._filled += len(part)
+        if before is not None:
+            before.finish()
+
+    def joined(self) -> np.ndarray:
+        if not self._alone:
+            return to_host(_joined(self._parts))
+        if self._under_way is not None:
+            self._under_way.finish()
+        return self._target
+
+
+def _joined(parts: Sequence[Any]) -> Any:
     if len(parts) == 1:
         return parts[0]
-    if is_device_array(parts[0]):
-        import cupy
+    import cupy
 
-        return cupy.concatenate(parts)
-    return np.concatenate(parts)
+    return cupy.concatenate(parts)

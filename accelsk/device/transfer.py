@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from accelsk.device import traffic
+from accelsk.device import staging, traffic
 
-__all__ = ["is_device_array", "on_host", "to_device", "to_host"]
+__all__ = ["Download", "Upload", "is_device_array", "on_host", "to_device", "to_host"]
 
 
 def is_device_array(value: object) -> bool:
@@ -43,15 +44,50 @@ def to_device(array: Any, dtype: Any = None, order: str | None = None) -> Any:
     """
     import cupy
 
-    if isinstance(array, np.ndarray):
-        if array.dtype.kind == "f" and array.dtype.itemsize > 8:
-            array = array.astype(np.float64)
-        array = np.asarray(array, dtype=array.dtype.newbyteorder("="))
-        traffic.sent(array.nbytes)
-    result = cupy.asarray(array)
+    result = Upload(array).finish() if isinstance(array, np.ndarray) else cupy.asarray(array)
     if dtype is not None:
         result = result.astype(dtype, copy=False)
     return result if order is None else cupy.asarray(result, order=order)
+
+
+class Upload:
+    """An array on its way to the device, where the bus is worth it ahead of its use.
+
+    Parameters
+    ----------
+    array : ndarray
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        import cupy
+
+        self._start = perf_counter()
+        self._transfer = None
+        dtype = _native(array.dtype)
+        if array.dtype.kind not in "biufc" or not staging.worthwhile(array.nbytes):
+            self._result = cupy.asarray(np.asarray(array, dtype=dtype))
+        else:
+            # the axes in the order of memory: the device gets the layout that the host has
+            axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+            source = array.transpose(axes)
+            target = cupy.empty(source.shape, dtype)
+            self._result = target.transpose(np.argsort(axes))
+            pieces = staging.pieces_of(source)
+            self._transfer = staging.begin_upload(pieces, target.data.ptr, dtype)
+
+    def finish(self) -> Any:
+        """Return the array on the device; that on the host may be written to again."""
+        if self._transfer is not None:
+            self._transfer.finish()
+        traffic.sent(self._result.nbytes, self._start)
+        return self._result
+
+
+def _native(dtype: np.dtype) -> np.dtype:
+    """Return the dtype that travels: in the byte order of the machine, at most double."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    return dtype.newbyteorder("=")
 
 
 def to_host(value: Any) -> Any:
@@ -60,9 +96,38 @@ def to_host(value: Any) -> Any:
         return tuple(to_host(item) for item in value)
     if not is_device_array(value):
         return value
-    host = value.get()
-    traffic.received(getattr(host, "nbytes", 0))
+    if not staging.worthwhile(getattr(value, "nbytes", 0)):
+        start = perf_counter()
+        host = value.get()
+        traffic.received(getattr(host, "nbytes", 0), start)
+        return host
+    host = np.empty(value.shape, value.dtype)
+    Download(value, host).finish()
     return host
+
+
+class Download:
+    """An array on its way from the device.
+
+    Parameters
+    ----------
+    array : cupy.ndarray
+    target : ndarray
+        Of the same shape and dtype, in C order.
+    """
+
+    def __init__(self, array: Any, target: np.ndarray) -> None:
+        import cupy
+
+        self._start = perf_counter()
+        self._array = cupy.ascontiguousarray(array)  # kept until it has left
+        pieces = staging.pieces_of(target)
+        self._transfer = staging.begin_download(pieces, self._array.data.ptr)
+
+    def finish(self) -> None:
+        """Wait until the target is filled."""
+        self._transfer.finish()
+        traffic.received(self._array.nbytes, self._start)
 
 
 def on_host(value: Any) -> bool:
