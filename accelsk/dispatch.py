@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib
@@ -22,6 +22,7 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from accelsk import costs
 from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
 from accelsk.config import Config, current
 from accelsk.data import NUMERIC
@@ -31,7 +32,7 @@ from accelsk.device.probe import disable
 from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
 from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import Accelerated, DeviceState
-from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal
+from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
 from accelsk.introspection import overridden, replaced, validates_input
 from accelsk.profiling.events import Event, Stopwatch, report
 
@@ -91,6 +92,8 @@ class Plan:
         What would be different on the engine, and is for the user to accept.
     others : tuple of Engine
         Those that have not been asked yet. They are in turn where `engine` hands the call on.
+    expected : Expected or None
+        What the call is expected to take, where that had a say.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Plan:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     others: tuple[Engine, ...] = ()
+    expected: costs.Expected | None = None
 
     @property
     def invalid(self) -> bool:
@@ -146,6 +150,10 @@ def plan(
         engines = [engine for engine, why in zip(engines, unusable, strict=True) if why is None]
         if not engines:
             return refused(*(why for why in unusable if why is not None))
+    weighed = not (assume_usable or partial) and current().device == "auto"
+    estimate = _weigh(estimator, method, args, kwargs, engines) if weighed else None
+    if estimate is not None and estimate.on_cpu:
+        return _sooner(method, estimate)
     cls: Any = type(estimator)
     names = overridden(cls, estimator._accelsk_class, method.name)
     names += replaced(estimator, estimator._accelsk_class, method.name)
@@ -161,7 +169,30 @@ def plan(
     except Exception as error:  # scikit-learn has its own words for each: it will say them
         return refused(Invalid(f"scikit-learn rejects it ({type(error).__name__})"))
     reproducible = current().reproducible and not assume_usable
-    return _first_willing(method.qualname, call, engines, reproducible)
+    chosen = _first_willing(method.qualname, call, engines, reproducible)
+    if estimate is None or chosen.engine is None:
+        return chosen
+    if chosen.engine.name != estimate.engine:  # the fastest one cannot do it
+        estimate = _weigh(estimator, method, args, kwargs, [chosen.engine])
+        if estimate is not None and estimate.on_cpu:
+            return _sooner(method, estimate)
+    return replace(chosen, expected=estimate)
+
+
+def _weigh(
+    estimator: Accelerated,
+    method: Method,
+    args: tuple,
+    kwargs: dict[str, Any],
+    engines: Sequence[Engine],
+) -> costs.Expected | None:
+    data = args[0] if args else kwargs.get("X", kwargs.get("y"))
+    return costs.weigh(estimator, method.owner, method.name, data, engines)
+
+
+def _sooner(method: Method, estimate: costs.Expected) -> Plan:
+    """Return the plan of a call that scikit-learn is expected to finish sooner."""
+    return Plan(method.qualname, None, None, (Sooner(estimate.reason),), expected=estimate)
 
 
 def _first_willing(
@@ -226,7 +257,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
         check_feature_names(estimator, call.X.value, reset=False)
     if call.fits:
         attributes = {**_input_attributes(call), **outcome.attributes}
-        estimator._accelsk_adopt(engine, outcome.model, attributes)
+        estimator._accelsk_adopt(engine, outcome.model, attributes, rows=call.data.shape[:1])
     _announce(outcome)
     return estimator if call.method in ("fit", "partial_fit") else result
 
@@ -322,6 +353,7 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
             result, ran = _attempt(chosen, estimator)
         if chosen.engine is None:
             result = _fall_back(chosen, estimator, method, args, kwargs)
+    costs.ran(estimator, method.owner, method.name, chosen.expected, chosen.engine)
     engine, reasons = (None, chosen.reasons) if chosen.engine is None else (chosen.engine.name, ())
     report(Event(chosen.name, engine, watch.duration, reasons, *watch.traffic))
     return result
@@ -333,10 +365,11 @@ def _fall_back(
     """Run scikit-learn's own method, on host arrays and host attributes."""
     config = current()
     invalid = chosen.invalid
-    if config.on_fallback == "raise" and not invalid:
+    objects = config.on_fallback != "log" and not any(isinstance(r, Sooner) for r in chosen.reasons)
+    if objects and config.on_fallback == "raise" and not invalid:
         # an error of scikit-learn's goes first, with and without a GPU
         invalid = plan(estimator, method, args, kwargs, assume_usable=True).invalid
-    if not invalid:
+    if objects and not invalid:
         _object(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)

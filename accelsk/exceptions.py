@@ -8,7 +8,7 @@ from accelsk._mirror import mirror
 
 _originals, __getattr__, __dir__ = mirror(__name__)
 
-__all__ = [*_originals, "FallbackError", "FallbackWarning", "Invalid", "Refusal"]
+__all__ = [*_originals, "FallbackError", "FallbackWarning", "Invalid", "Refusal", "Sooner"]
 
 
 class FallbackWarning(UserWarning):
@@ -45,6 +45,15 @@ class Invalid(str):
 
     The call then goes to scikit-learn whatever ``on_fallback`` says, so that the user sees that
     error.
+    """
+
+    __slots__ = ()
+
+
+class Sooner(str):
+    """A reason to leave a call on the CPU that is no fault: it is expected to end sooner there.
+
+    ``on_fallback`` has no say in it.
     """
 
     __slots__ = ()

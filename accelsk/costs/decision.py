@@ -1,0 +1,322 @@
+"""Where a call is expected to finish sooner."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from accelsk.costs import ledger, startup, store
+from accelsk.costs.model import CPU, Curve, Table
+from accelsk.costs.work import WORK, Work, letters
+from accelsk.device.transfer import is_device_array
+from accelsk.engines.base import Engine, fits
+from accelsk.estimator import SLOT, DeviceState
+
+__all__ = ["Expected", "expected", "name_of", "ran", "weigh"]
+
+#: Fitted state that is on the host this soon is worth having there, for the calls to come.
+_CHEAP = 5e-3
+
+#: What moving state is taken to cost where nobody has measured it.
+_UNKNOWN = 1.0
+
+#: Bytes that `accelsk.costs.machine.speeds` sends to the device and back.
+_ROUND_TRIP = 2 * 2**24
+
+#: Attributes of fitted models with a row for each row of the training data.
+_ROWS = ("n_samples_fit_", "shape_fit_", "X_fit_", "support_", "_raw_data")
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e3:.2g} ms"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a call is expected to take, in seconds.
+
+    Attributes
+    ----------
+    rows, columns : int
+        The data of the call.
+    engine : str
+        The engine that would be the first to finish.
+    cpu, gpu : float
+        The call in scikit-learn and on that engine, arguments and results moved.
+    cpu_once, gpu_once : float
+        What has to be done once before: fetching fitted state, or loading a library, compiling,
+        and having fitted state on the device.
+    on_cpu : bool
+        Where it is better run, everything considered.
+    """
+
+    rows: int
+    columns: int
+    engine: str
+    cpu: float
+    gpu: float
+    cpu_once: float = 0.0
+    gpu_once: float = 0.0
+    on_cpu: bool = False
+
+    @property
+    def size(self) -> str:
+        return f"{self.rows:,} rows by {self.columns:,} columns"
+
+    @property
+    def reason(self) -> str:
+        """Why the call runs on the CPU."""
+        return (
+            f"sooner on the CPU: {self.size}, expected {_time(self.cpu)} there, "
+            f"{_time(self.gpu)} on the GPU{self._once('to get ready first', self.gpu_once)}"
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.size}, expected {_time(self.cpu)} on the CPU"
+            f"{self._once('to fetch the model first', self.cpu_once)}, "
+            f"{_time(self.gpu)} on the GPU{self._once('to get ready first', self.gpu_once)}"
+        )
+
+    @staticmethod
+    def _once(what: str, seconds: float) -> str:
+        return f" and {_time(seconds)} {what}" if seconds else ""
+
+
+@functools.cache
+def name_of(cls: type) -> str | None:
+    """Return the name of a class of accelsk's own below the package, None for any other."""
+    package, *modules = cls.__module__.split(".")
+    if package != "accelsk":
+        return None
+    return ".".join([*(m for m in modules if not m.startswith("_")), cls.__name__])
+
+
+def _size(X: Any) -> tuple[int, int, float, bool] | None:
+    """Return rows, columns, the width of an element and whether it is on the device."""
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        if not isinstance(X, (list, tuple)) or not X:
+            return None
+        columns = len(X[0]) if isinstance(X[0], (list, tuple)) else 1
+        return len(X), columns, 1.0, False
+    if not shape:
+        return None
+    rows, columns = shape[0], shape[1] if len(shape) > 1 else 1
+    if (stored := getattr(X, "nnz", None)) is not None:
+        columns = -(-stored // max(rows, 1))
+    width = 0.5 if getattr(X, "dtype", None) == np.float32 else 1.0
+    there = type(X) is not np.ndarray and (
+        is_device_array(X) or hasattr(X, "__cuda_array_interface__")
+    )
+    return rows, columns, width, there
+
+
+def _fitted_rows(estimator: Any, state: Any) -> int | None:
+    """Return how many rows a model was fitted on, where that is at hand."""
+    if state is not None and getattr(state, "rows", None) is not None:
+        return state.rows
+    own = vars(estimator)
+    for name in _ROWS:
+        if (value := own.get(name)) is not None:
+            return value if isinstance(value, int) else len(value)
+    return None
+
+
+def _download(table: Table, size: tuple[int, int, float, bool]) -> float:
+    rows, columns, width, there = size
+    if not there:
+        return 0.0
+    return 8 * width * rows * columns * table.speed.get("gpu bus", 0.0) / _ROUND_TRIP
+
+
+def _moving(curve: Curve | None, sizes: Mapping[str, float]) -> float:
+    return _UNKNOWN if curve is None else curve.seconds(sizes)
+
+
+def weigh(
+    estimator: Any,
+    owner: type,
+    method: str,
+    data: Any,
+    engines: Sequence[Engine],
+) -> Expected | None:
+    """Return where a call is expected to finish sooner; None where there is nothing to go by.
+
+    Takes microseconds and looks at types and shapes only.
+
+    Parameters
+    ----------
+    estimator : Accelerated
+    owner : type
+        The accelerated class.
+    method : str
+    data : array-like or None
+        What the method works on. None is the data of the fit.
+    engines : sequence of Engine
+        Those that might run the call.
+    """
+    name = name_of(owner)
+    places = None if name is None else store.table().of(name, method)
+    if name is None or places is None:
+        return None
+    anew = fits(method) and method != "partial_fit"
+    state = None
+    if not anew:
+        state = estimator.__dict__.get(SLOT) or DeviceState.restored.get(id(estimator))
+    trained = None if anew else _fitted_rows(estimator, state)
+    size = _size(data)
+    if size is None:
+        columns = getattr(estimator, "n_features_in_", None)
+        if data is not None or trained is None or columns is None:
+            return None
+        size = trained, columns, 1.0, False
+    work = WORK.get(name, Work())
+    sizes = letters(work, estimator, *size[:2], width=size[2], moves=not size[3], fitted=trained)
+    table, narrow = store.table(), size[2] < 1
+    best: tuple[float, float, str] | None = None
+    for engine in engines:
+        curve = places.get(engine.name)
+        if curve is None:
+            continue
+        once = _readiness(table, curve, f"{name}.{method}", engine.name, there=size[3])
+        if state is None and not fits(method):
+            once += _moving(table.state(name, "restore", engine.name), sizes)
+        found = curve.seconds(sizes, narrow=narrow), once, engine.name
+        if best is None or sum(found[:2]) < sum(best[:2]):
+            best = found
+    if best is None:
+        return None
+    cpu = places[CPU].seconds(sizes, narrow=narrow) / _jobs(work, estimator)
+    cpu += _download(table, size)
+    cpu_once = 0.0
+    if state is not None and not state.fetched:
+        cpu_once = _moving(table.state(name, "fetch", state.engine.name), sizes)
+        cpu_once = 0.0 if cpu_once < _CHEAP else cpu_once
+    gpu, gpu_once, engine_name = best
+    estimate = Expected(size[0], size[1], engine_name, cpu, gpu, cpu_once, gpu_once)
+    return _decided(estimate, estimator, f"{name}.{method}")
+
+
+def _readiness(table: Table, curve: Curve, call: str, engine: str, *, there: bool) -> float:
+    """Return what the first use of an engine, or of a method on it, still costs."""
+    seconds = 0.0 if startup.compiled(call, engine) else curve.first
+    if startup.loads(engine) and not (there and startup.family(engine) == "cupy"):
+        seconds += startup.remaining(table.load.get(startup.family(engine), _UNKNOWN))
+    return seconds
+
+
+def _jobs(work: Work, estimator: Any) -> float:
+    """Return how many times faster ``n_jobs`` makes it in scikit-learn."""
+    jobs = getattr(estimator, "n_jobs", None) if work.parallel else None
+    if not isinstance(jobs, int) or jobs == 0:
+        return 1.0
+    from accelsk.costs.machine import cores
+
+    return max(1.0, 0.7 * min(jobs if jobs > 0 else cores() + 1 + jobs, cores()))
+
+
+def _decided(estimate: Expected, estimator: Any, call: str) -> Expected:
+    gain = estimate.gpu - estimate.cpu  # of the CPU, in the long run
+    if gain >= 0:
+        once = estimate.cpu_once
+        now = estimate.cpu + once <= estimate.gpu + estimate.gpu_once
+        on_cpu = now or ledger.models.lost(estimator) + gain >= once
+    else:
+        once = estimate.gpu_once
+        now = estimate.gpu + once < estimate.cpu + estimate.cpu_once
+        lost = ledger.process.lost(_waiting(estimate, call)) + ledger.models.lost(estimator)
+        on_cpu = not (now or lost - gain >= once)
+    return Expected(**{**vars(estimate), "on_cpu": on_cpu})
+
+
+def _waiting(estimate: Expected, call: str) -> str:
+    """Return what the call would have to wait for."""
+    return startup.family(estimate.engine) if startup.loads(estimate.engine) else call
+
+
+def ran(
+    estimator: Any, owner: type, method: str, estimate: Expected | None, engine: Engine | None
+) -> None:
+    """Have on record where a call ran, and what it lost by that for the sake of later ones.
+
+    Parameters
+    ----------
+    estimator : Accelerated
+    owner : type
+        The accelerated class.
+    method : str
+    estimate : Expected or None
+    engine : Engine or None
+        None means scikit-learn.
+    """
+    if fits(method):
+        ledger.models.settle(estimator)
+    call = f"{name_of(owner)}.{method}"
+    if estimate is not None:
+        gain = estimate.gpu - estimate.cpu
+        if estimate.on_cpu and gain < 0:
+            waiting = _waiting(estimate, call)
+            ledger.process.add(waiting, -gain)
+            if startup.compiled(call, estimate.engine):
+                ledger.models.add(estimator, -gain)
+        elif not estimate.on_cpu and gain > 0:
+            ledger.models.add(estimator, gain)
+    if engine is not None and not startup.compiled(call, engine.name):
+        startup.mark(engine.name, call)
+        if name_of(owner) is not None:
+            store.adapt()
+
+
+def expected(
+    estimator: Any,
+    method: str,
+    rows: int,
+    columns: int,
+    *,
+    dtype: Any = np.float64,
+    resident: bool = False,
+) -> Expected | None:
+    """Return what a call would take, by the size of its data alone.
+
+    Start-up and moving the fitted state are left out: it is for those who weigh many calls.
+
+    Parameters
+    ----------
+    estimator : Accelerated
+    method : str
+    rows, columns : int
+    dtype : dtype, default=float64
+    resident : bool, default=False
+        Whether the data are on the device and the result stays there. The CPU then has to have
+        them sent.
+
+    Returns
+    -------
+    expected : Expected or None
+        None for a class, or a method, of which nothing is known.
+    """
+    owner = type(estimator)._accelsk_class
+    name = name_of(owner)
+    table = store.table()
+    places = None if name is None else table.of(name, method)
+    if name is None or places is None:
+        return None
+    work = WORK.get(name, Work())
+    width = np.dtype(dtype).itemsize / 8 if np.dtype(dtype) == np.float32 else 1.0
+    sizes = letters(work, estimator, rows, columns, width=width, moves=not resident)
+    narrow = width < 1
+    cpu = places[CPU].seconds(sizes, narrow=narrow) / _jobs(work, estimator)
+    cpu += _download(table, (rows, columns, width, resident))
+    engines = [e.name for e in owner._accelsk_engines if e.name in places]
+    if not engines:
+        return None
+    gpu, engine = min((places[e].seconds(sizes, narrow=narrow), e) for e in engines)
+    return Expected(rows, columns, engine, cpu, gpu, on_cpu=cpu <= gpu)
