@@ -12,7 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from accelsk._sklearn import get_feature_names
-from accelsk.device.transfer import is_device_array
+from accelsk.device.resident import Resident
+from accelsk.device.transfer import Columns, is_device_array
 
 __all__ = ["NUMERIC", "Argument", "describe"]
 
@@ -60,7 +61,23 @@ class Argument:
         if self.kind == "frame":
             pandas = hasattr(self.value, "iloc")  # which would make objects of mixed columns
             return np.asarray(self.value, dtype=self.dtype if pandas else None)
+        if isinstance(self.value, Resident):
+            return self.value.device
         return self.value if self.kind == "cupy" else np.asarray(self.value)
+
+    @functools.cached_property
+    def source(self) -> Any:
+        """What travels to the device: `array`, or the columns of a frame without one in memory."""
+        if self.kind != "frame" or len(self.shape) != 2:
+            return self.array
+        if not hasattr(self.value, "iloc"):
+            columns = [column.to_numpy() for column in self.value.get_columns()]
+        # no public name tells it; without this one, columns are as right and somewhat slower
+        elif getattr(getattr(self.value, "_mgr", None), "nblocks", 0) == 1:
+            return self.array
+        else:
+            columns = [self.value.iloc[:, place].to_numpy() for place in range(self.shape[1])]
+        return Columns(columns, self.dtype)
 
     @property
     def feature_names(self) -> np.ndarray | None:
@@ -71,7 +88,14 @@ class Argument:
         TypeError
             Where scikit-learn would raise it: for names of mixed types.
         """
+        if isinstance(self.value, Resident):
+            return self.value.feature_names
         return get_feature_names(self.value) if self.kind == "frame" else None
+
+    @property
+    def heading(self) -> Any:
+        """What scikit-learn finds the column names in, as it would in the argument."""
+        return self.value.heading if isinstance(self.value, Resident) else self.value
 
     def __str__(self) -> str:
         dtype = "" if self.dtype is None else f" {self.dtype}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,7 +21,15 @@ import numpy as np
 
 from accelsk.config import current
 
-__all__ = ["Piece", "Transfer", "begin_download", "begin_upload", "pieces_of", "worthwhile"]
+__all__ = [
+    "Piece",
+    "Transfer",
+    "begin_download",
+    "begin_upload",
+    "pieces_of",
+    "pieces_of_columns",
+    "worthwhile",
+]
 
 #: More threads than this do not copy any faster (one H200 with 16 cores, 2026-11-30).
 _MOST_THREADS = 8
@@ -39,13 +47,14 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    host : ndarray
-        Any layout. What it holds is, or is to be, in C order on the device.
+    host : ndarray or list of ndarray
+        Any layout. What it holds is, or is to be, in C order on the device; arrays of one
+        dimension in a list one after the other. Uploads alone take lists.
     offset : int
         Elements from the start of the memory on the device.
     """
 
-    host: np.ndarray
+    host: Any
     offset: int
 
 
@@ -66,6 +75,18 @@ def pieces_of(host: np.ndarray, offset: int = 0) -> Iterator[Piece]:
     else:
         for index, part in enumerate(host):
             yield from pieces_of(part, offset + index * part.size)
+
+
+def pieces_of_columns(columns: Sequence[np.ndarray], itemsize: int) -> Iterator[Piece]:
+    """Yield columns of one length, which are to follow each other, several to a piece."""
+    length = len(columns[0])
+    together = _buffer_bytes() // max(itemsize * length, 1)
+    if together < 2:
+        for place, column in enumerate(columns):
+            yield from pieces_of(column, place * length)
+        return
+    for place in range(0, len(columns), together):
+        yield Piece(list(columns[place : place + together]), place * length)
 
 
 def worthwhile(n_bytes: int) -> bool:
@@ -111,13 +132,19 @@ class _Lane:
         return np.ndarray(shape, dtype, self.buffers[slot])
 
     def upload(self, pieces: Iterator[Piece], target: int, dtype: np.dtype) -> None:
-        from cupy.cuda import runtime
+        import cupy
+
+        runtime = cupy.cuda.runtime
 
         for number, (host, offset) in enumerate(pieces):
             slot = number % _BUFFERS
             self.events[slot].synchronize()
-            held = self.place(slot, host.shape, dtype)
-            np.copyto(held, host, casting="same_kind")
+            if isinstance(host, list):
+                held = self.place(slot, (len(host) * len(host[0]),), dtype)
+                np.concatenate(host, out=held, casting="same_kind")
+            else:
+                held = self.place(slot, host.shape, dtype)
+                np.copyto(held, host, casting="same_kind")
             runtime.memcpyAsync(
                 target + offset * dtype.itemsize,
                 self.addresses[slot],
@@ -128,7 +155,9 @@ class _Lane:
             self.events[slot].record(self.stream)
 
     def download(self, pieces: Iterator[Piece], source: int) -> None:
-        from cupy.cuda import runtime
+        import cupy
+
+        runtime = cupy.cuda.runtime
 
         waiting: tuple[int, np.ndarray] | None = None
         for number, (host, offset) in enumerate(pieces):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelsk.device.staging import worthwhile
-from accelsk.device.transfer import Download, Upload, to_device, to_host
+from accelsk.device.transfer import Download, begun, to_device, to_host
 
 __all__ = ["BLOCK_BYTES", "map_rows", "row_blocks"]
 
@@ -30,7 +30,7 @@ def row_blocks(arrays: Sequence[Any], rows: int | None = None) -> Iterator[tuple
 
     Parameters
     ----------
-    arrays : sequence of ndarray, cupy.ndarray or None
+    arrays : sequence of ndarray, Columns, cupy.ndarray or None
         With the same number of rows, at least one of them given. None stays None in each block.
     rows : int, default=None
         The rows of a block. None means as many as take `BLOCK_BYTES`.
@@ -48,18 +48,19 @@ def row_blocks(arrays: Sequence[Any], rows: int | None = None) -> Iterator[tuple
     coming = _begin(arrays, 0, step)
     for start in starts:
         blocks, coming = coming, _begin(arrays, start + step, step)
-        yield tuple(block.finish() if isinstance(block, Upload) else block for block in blocks)
+        yield tuple(block.finish() if hasattr(block, "finish") else block for block in blocks)
 
 
 def _ahead(array: Any, step: int) -> Any:
     """Return an array whose blocks are too small to travel alone as one on the device."""
-    on_its_way = isinstance(array, np.ndarray) and not worthwhile(array[:step].nbytes)
-    return to_device(array) if on_its_way else array
+    alone = array is None or worthwhile(array[:step].nbytes)
+    return array if alone else to_device(array)
 
 
 def _begin(arrays: Sequence[Any], start: int, step: int) -> list[Any]:
-    blocks = [None if array is None else array[start : start + step] for array in arrays]
-    return [Upload(b) if isinstance(b, np.ndarray) and len(b) else b for b in blocks]
+    """Return the blocks of rows from `start`, those on the host on their way; none at the end."""
+    rows = slice(start, start + step)
+    return [None if a is None or start >= len(a) else begun(a[rows]) for a in arrays]
 
 
 def map_rows(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 
 from accelsk.config import current
 from accelsk.device.transfer import is_device_array, to_device, to_host
@@ -120,7 +119,7 @@ def matrix(call: Call, dtype: Any = None, *, nan_is_valid: bool = False) -> Any:
         raise Refusal(Invalid("X is None"))
     if dtype is None:
         dtype = np.float32 if given.dtype == np.float32 else np.float64
-    X = to_device(given.array, dtype)
+    X = to_device(given.source, dtype)
     if given.dtype is not None and given.dtype.kind == "f" and not bool(cupy.isfinite(X).all()):
         reason = "X contains NaN or infinity"
         valid = nan_is_valid and not bool(cupy.isinf(X).any())
@@ -135,11 +134,21 @@ def sparse_matrix(call: Call) -> Any:
 
     X = call.X.value
     if not is_device_array(X):
-        X = scipy.sparse.csr_matrix(X)
+        X = _sparse_to_device(X)
     X = csr_matrix(X.astype(np.float64))
     if not bool(cupy.isfinite(X.data).all()):
         raise Refusal(Invalid("X contains NaN or infinity"))
     return X
+
+
+def _sparse_to_device(X: Any) -> Any:
+    """Return a sparse matrix on the device: what CSR and CSC are made of travels as it is."""
+    from cupyx.scipy import sparse
+
+    if X.format not in ("csr", "csc"):
+        X = X.tocsr()
+    kind = sparse.csc_matrix if X.format == "csc" else sparse.csr_matrix
+    return kind(tuple(map(to_device, (X.data, X.indices, X.indptr))), shape=X.shape)
 
 
 def _column_refusals(call: Call, name: str, dimensions: tuple[int, ...]) -> Iterator[str]:
