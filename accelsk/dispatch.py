@@ -34,7 +34,7 @@ from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import Accelerated, DeviceState
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
 from accelsk.introspection import overridden, replaced, validates_input
-from accelsk.profiling.events import Event, Stopwatch, report
+from accelsk.profiling.events import Stopwatch, report
 
 __all__ = ["Method", "Plan", "accelerate_methods", "method_of", "plan"]
 
@@ -347,15 +347,21 @@ def _failure(error: Exception) -> str:
 
 
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
-    with Stopwatch() as watch:
-        chosen, ran = plan(estimator, method, args, kwargs), None
-        while chosen.engine is not None and chosen is not ran:
-            result, ran = _attempt(chosen, estimator)
-        if chosen.engine is None:
-            result = _fall_back(chosen, estimator, method, args, kwargs)
+    watch, chosen = Stopwatch(), Plan(method.qualname, None, None)
+    try:
+        with watch:
+            chosen, attempted = plan(estimator, method, args, kwargs), None
+            while chosen.engine is not None and chosen is not attempted:
+                attempted = chosen
+                result, chosen = _attempt(chosen, estimator)
+            if chosen.engine is None:
+                result = _fall_back(chosen, estimator, method, args, kwargs)
+    except BaseException as error:
+        report(watch.event(chosen.name, None, chosen.reasons, error))
+        raise
     costs.ran(estimator, method.owner, method.name, chosen.expected, chosen.engine)
     engine, reasons = (None, chosen.reasons) if chosen.engine is None else (chosen.engine.name, ())
-    report(Event(chosen.name, engine, watch.duration, reasons, *watch.traffic))
+    report(watch.event(chosen.name, engine, reasons))
     return result
 
 

@@ -1,23 +1,28 @@
-"""One event for each call of an accelerated method, to the log and to the active profiles."""
+"""One event for each call of an accelerated method: to the log, to the active profiles, and to
+those of the process that this one works for."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import perf_counter
+from typing import TYPE_CHECKING, NamedTuple
 
-from accelsk.device.traffic import Traffic, moved
+from accelsk.device import traffic
+from accelsk.device.traffic import Transfer
+
+if TYPE_CHECKING:
+    from accelsk.profiling.workers import Process, Spool
 
 __all__ = ["Event", "Stopwatch", "listening", "report"]
 
 logger = logging.getLogger("accelsk")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """A call that has ended.
 
     Attributes
@@ -33,6 +38,18 @@ class Event:
         Why it ran in scikit-learn, be it that this was asked for. Empty where an engine ran it.
     uploaded, downloaded : int
         Bytes that it moved to the device and from it, likewise without those of inner calls.
+    start : float
+        When it began, on the clock of `time.perf_counter`, which processes have in common.
+    total : float
+        Seconds from its start to its end.
+    transfers : tuple of Transfer
+        When bytes were moved.
+    error : str or None
+        The type of the error that it raised.
+    thread : str
+        The name of the thread.
+    process : Process or None
+        The worker process; None means this process.
     """
 
     name: str
@@ -41,32 +58,101 @@ class Event:
     reasons: tuple[str, ...] = ()
     uploaded: int = 0
     downloaded: int = 0
+    start: float = 0.0
+    total: float = 0.0
+    transfers: tuple[Transfer, ...] = ()
+    error: str | None = None
+    thread: str = ""
+    process: Process | None = None
 
 
 _listeners: list[Callable[[Event], None]] = []
-_lock = threading.Lock()
+_lock = threading.RLock()
+_spool: Spool | None = None
+
+#: Where profiles of ancestors of this process would be; None means that nobody has looked yet.
+_upstream: tuple[str, ...] | None = None
 
 
 def report(event: Event) -> None:
-    """Tell the log and every listener."""
+    """Tell the log, every listener, and the ancestors of this process that have some."""
     if logger.isEnabledFor(logging.INFO):
-        place = "in scikit-learn" if event.engine is None else f"on the GPU ({event.engine})"
-        why = f": {'; '.join(event.reasons)}" if event.reasons else ""
-        logger.info("%s ran %s in %.3g s%s", event.name, place, event.duration, why)
+        _log(event)
     for listener in tuple(_listeners):
         listener(event)
+    if _upstream is None:
+        _look_upstream()
+    for folder in _upstream or ():
+        if os.access(folder, os.F_OK):
+            from accelsk.profiling.workers import append
+
+            append(folder, event._asdict())
+
+
+def _log(event: Event) -> None:
+    place = "in scikit-learn" if event.engine is None else f"on the GPU ({event.engine})"
+    logger.info("%s ran %s", event.name, place)
+    why = f": {'; '.join(event.reasons)}" if event.reasons else ""
+    logger.debug("%s took %.3g s%s", event.name, event.duration, why)
+
+
+def _look_upstream() -> None:
+    global _upstream
+    from accelsk.profiling.workers import upstream
+
+    _upstream = upstream()
 
 
 @contextmanager
 def listening(listener: Callable[[Event], None]) -> Iterator[None]:
-    """Pass every event of every thread to `listener` for the length of a ``with`` block."""
+    """Pass every event to `listener` for the length of a ``with`` block.
+
+    Those of other threads come as they happen, those of worker processes at the end of the block.
+    """
+    global _spool
     with _lock:
+        if _spool is None:
+            from accelsk.profiling.workers import Spool
+
+            _spool = Spool()
+        if _listeners:
+            _receive()  # what came in before is none of this listener's
+        else:
+            _spool.open()
         _listeners.append(listener)
     try:
         yield
     finally:
         with _lock:
+            _receive()
             _listeners.remove(listener)
+            if not _listeners:
+                _spool.close()
+
+
+def _receive() -> None:
+    """Pass on what worker processes have done since the last time."""
+    assert _spool is not None
+    for process, record in _spool.take():
+        record["reasons"] = tuple(record["reasons"])
+        record["transfers"] = tuple(Transfer(*transfer) for transfer in record["transfers"])
+        event = Event(**{**record, "process": process})
+        for listener in tuple(_listeners):
+            listener(event)
+
+
+def _after_fork() -> None:
+    """Have a forked process tell its parent, whose listeners it has copies of."""
+    global _lock, _upstream
+    _lock = threading.RLock()
+    _listeners.clear()
+    _upstream = None
+    if _spool is not None:
+        _spool.forget()
+    Stopwatch._running = threading.local()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Stopwatch:
@@ -77,17 +163,44 @@ class Stopwatch:
     def __enter__(self) -> Stopwatch:
         self._outer: Stopwatch | None = getattr(self._running, "innermost", None)
         self._running.innermost = self
-        self._inner, self._moved_inside = 0.0, Traffic()
-        self._moved_before = moved()
-        self._start = perf_counter()
+        self._inner, self._inner_up, self._inner_down = 0.0, 0, 0
+        if self._outer is None:
+            traffic.keep_transfers()
+        self._up_before, self._down_before = traffic.moved()
+        self.start = perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
-        total = perf_counter() - self._start
-        traffic = moved() - self._moved_before
-        self._running.innermost = self._outer
-        if self._outer is not None:
-            self._outer._inner += total
-            self._outer._moved_inside += traffic
-        self.duration = total - self._inner
-        self.traffic = traffic - self._moved_inside
+        self.total = perf_counter() - self.start
+        up, down = traffic.moved()
+        up, down = up - self._up_before, down - self._down_before
+        outer = self._running.innermost = self._outer
+        self.transfers = traffic.take_transfers(self.start, last=outer is None)
+        if outer is not None:
+            outer._inner += self.total
+            outer._inner_up += up
+            outer._inner_down += down
+        self.duration = self.total - self._inner
+        self.uploaded, self.downloaded = up - self._inner_up, down - self._inner_down
+
+    def event(
+        self,
+        name: str,
+        engine: str | None,
+        reasons: tuple[str, ...] = (),
+        error: BaseException | None = None,
+    ) -> Event:
+        """Return the event of the call that it has timed."""
+        return Event(
+            name,
+            engine,
+            self.duration,
+            reasons,
+            self.uploaded,
+            self.downloaded,
+            self.start,
+            self.total,
+            self.transfers,
+            None if error is None else type(error).__name__,
+            threading.current_thread().name,
+        )

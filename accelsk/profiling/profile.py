@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from accelsk.profiling.events import Event, listening
 from accelsk.profiling.report import render
+from accelsk.profiling.show import show
+
+if TYPE_CHECKING:
+    from accelsk.profiling.workers import Process
 
 __all__ = ["MethodStats", "ProfileResults", "profile"]
+
+#: How many calls are kept one by one, for the trace. Each takes about 500 bytes.
+EVENTS_KEPT = 200_000
 
 
 @dataclass
@@ -25,6 +35,14 @@ class MethodStats:
         How long they took, in seconds; without other accelerated methods that they called.
     fallback_reasons : set of str
         Why calls ran in scikit-learn.
+    uploaded, downloaded : int
+        Bytes that calls moved to the GPU and from it.
+    errors : dict of str to int
+        How many calls raised an error, by its type. They count as calls in scikit-learn.
+    worker_calls : int
+        How many of the calls ran in worker processes.
+    engines : set of str
+        What computed the calls on the GPU.
     """
 
     gpu_calls: int = 0
@@ -32,45 +50,158 @@ class MethodStats:
     cpu_calls: int = 0
     cpu_time: float = 0.0
     fallback_reasons: set[str] = field(default_factory=set)
+    uploaded: int = 0
+    downloaded: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    worker_calls: int = 0
+    engines: set[str] = field(default_factory=set)
+
+    def add(self, event: Event) -> None:
+        """Count one more call."""
+        if event.engine is None:
+            self.cpu_calls += 1
+            self.cpu_time += event.duration
+            self.fallback_reasons.update(event.reasons)
+        else:
+            self.gpu_calls += 1
+            self.gpu_time += event.duration
+            self.engines.add(event.engine)
+        self.uploaded += event.uploaded
+        self.downloaded += event.downloaded
+        if event.error is not None:
+            self.errors[event.error] = self.errors.get(event.error, 0) + 1
+        if event.process is not None:
+            self.worker_calls += 1
 
 
 class ProfileResults:
-    """What a `profile` saw. It grows while the ``with`` block runs.
+    """What a `profile` saw.
+
+    It grows while the ``with`` block runs; calls of worker processes come in at its end. In a
+    notebook it shows as a table.
 
     Attributes
     ----------
     method_calls : dict of str to MethodStats
         By qualified name, such as ``"Ridge.fit"``, in the order of the first call.
+    workers : dict of Process to dict
+        The same for each worker process by itself. A process has a `pid` and a `name`.
+    started : float
+        When the block began, in seconds since the epoch.
+    wall_time : float
+        How long it took, in seconds; 0 as long as it runs.
     """
 
     def __init__(self) -> None:
         self.method_calls: dict[str, MethodStats] = {}
+        self.workers: dict[Process, dict[str, MethodStats]] = {}
+        self.started = time.time()
+        self.wall_time = 0.0
+        self._pid = os.getpid()
+        self._clock = time.perf_counter()
+        self._events: list[Event] = []
+        self._events_left_out = 0
         self._lock = threading.Lock()
 
     def _add(self, event: Event) -> None:
         with self._lock:
-            stats = self.method_calls.setdefault(event.name, MethodStats())
-            if event.engine is None:
-                stats.cpu_calls += 1
-                stats.cpu_time += event.duration
-                stats.fallback_reasons.update(event.reasons)
+            self.method_calls.setdefault(event.name, MethodStats()).add(event)
+            if event.process is not None:
+                calls = self.workers.setdefault(event.process, {})
+                calls.setdefault(event.name, MethodStats()).add(event)
+            if len(self._events) < EVENTS_KEPT:
+                self._events.append(event)
             else:
-                stats.gpu_calls += 1
-                stats.gpu_time += event.duration
+                self._events_left_out += 1
+
+    def _end(self) -> None:
+        self.wall_time = time.perf_counter() - self._clock
 
     def __str__(self) -> str:
         with self._lock:
-            return render(self.method_calls)
+            return render(self.method_calls, len(self.workers))
 
     def __repr__(self) -> str:
         return f"<ProfileResults of {len(self.method_calls)} methods>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        from accelsk.profiling.html import profile_to_html
+
+        with self._lock:
+            return profile_to_html(self.method_calls, len(self.workers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain dicts, lists, strings and numbers.
+
+        Returns
+        -------
+        figures : dict
+            With ``"functions"``, the fields of `MethodStats` by qualified name; and with
+            ``"processes"``, the same for each process by itself, this one first.
+        """
+        from accelsk.profiling.export import to_dict
+
+        with self._lock:
+            return to_dict(self)
+
+    def to_json(self, path: str | os.PathLike[str] | None = None, indent: int | None = 2) -> str:
+        """Return what `to_dict` does as JSON.
+
+        Parameters
+        ----------
+        path : str or path-like, default=None
+            A file to write it to as well.
+        indent : int or None, default=2
+        """
+        from accelsk.profiling.export import to_json
+
+        return to_json(self, path, indent)
+
+    def to_pandas(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each function; times are in seconds."""
+        from accelsk.profiling.export import to_pandas
+
+        return to_pandas(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw bars of the GPU and the CPU time of each function. Needs matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        ax : matplotlib.axes.Axes
+        """
+        from accelsk.profiling.export import plot
+
+        return plot(self, ax)
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write when each call ran, in which thread and process, and when it moved data.
+
+        The file is for https://ui.perfetto.dev or chrome://tracing.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
+        from accelsk.profiling.trace import save_trace
+
+        save_trace(self, path)
 
 
 @contextmanager
 def profile(quiet: bool = False) -> Iterator[ProfileResults]:
     """Report which calls ran on the GPU, which in scikit-learn and why, and how long they took.
 
-    Profiles nest, and see the calls of every thread of the process.
+    Profiles nest. They see the calls of every thread of the process, and those of processes that
+    it starts or has started, such as joblib's workers.
 
     Parameters
     ----------
@@ -95,5 +226,6 @@ def profile(quiet: bool = False) -> Iterator[ProfileResults]:
         with listening(results._add):
             yield results
     finally:
+        results._end()
         if not quiet:
-            print(results)
+            show(results)
