@@ -9,6 +9,7 @@ name                             module                             versions
 ``_newton_cg``                   ``sklearn.utils.optimize``         1.6 to 1.9
 ``_openmp_effective_n_threads``  ``sklearn.utils._openmp_helpers``  1.6 to 1.9
 ``_get_output_config``           ``sklearn.utils._set_output``      1.6 to 1.9
+``_safe_indexing``               ``sklearn.utils``                  1.6 to 1.9
 ``_align_api_if_sparse``         ``sklearn.utils``                  1.9
 ``kernel_norm``                  ``sklearn.neighbors._kd_tree``     1.6 to 1.9
 ===============================  =================================  ==========
@@ -44,6 +45,7 @@ __all__ = [
     "newton_cg",
     "openmp_effective_n_threads",
     "output_config",
+    "safe_indexing",
 ]
 
 VERSION = Version(sklearn.__version__)
@@ -68,6 +70,7 @@ check_optimize_result = _private("sklearn.utils.optimize", "_check_optimize_resu
 get_feature_names = _private("sklearn.utils.validation", "_get_feature_names")
 kernel_norm = _private("sklearn.neighbors._kd_tree", "kernel_norm")
 newton_cg = _private("sklearn.utils.optimize", "_newton_cg")
+safe_indexing = _private("sklearn.utils", "_safe_indexing")
 openmp_effective_n_threads = _private(
     "sklearn.utils._openmp_helpers", "_openmp_effective_n_threads"
 )

@@ -34,7 +34,7 @@ from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import Accelerated, DeviceState
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
 from accelsk.introspection import overridden, replaced, validates_input
-from accelsk.profiling.events import Stopwatch, report
+from accelsk.profiling.events import Stopwatch, heard, report
 
 __all__ = ["Method", "Plan", "accelerate_methods", "method_of", "plan"]
 
@@ -254,7 +254,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
     if named and not anew and call.takes_features and call.X.given:
         # warns where one of the fit and this call had feature names and the other had not
-        check_feature_names(estimator, call.X.value, reset=False)
+        check_feature_names(estimator, call.X.heading, reset=False)
     if call.fits:
         attributes = {**_input_attributes(call), **outcome.attributes}
         estimator._accelsk_adopt(engine, outcome.model, attributes, rows=call.data.shape[:1])
@@ -346,7 +346,25 @@ def _failure(error: Exception) -> str:
     return f"the engine failed: {type(error).__name__}: {first_line}"
 
 
+def _goes_plainly(estimator: Accelerated, method: Method) -> bool:
+    """Whether a call has nowhere to go but to scikit-learn, and nobody would hear why.
+
+    This is what a call costs where there is no GPU, so it asks what is cheap to know only.
+    """
+    config = current()
+    if config.device != "cpu":
+        if config.on_fallback != "log":
+            return False
+        for engine in estimator._accelsk_engines:
+            if method.name in engine.methods and engine.unusable() is None:
+                return False
+    # without CuPy there is no argument to bring back, without a model no attribute
+    return "cupy" not in sys.modules and not estimator._accelsk_held() and not heard()
+
+
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
+    if _goes_plainly(estimator, method):
+        return method.run_original(estimator, args, kwargs)
     watch, chosen = Stopwatch(), Plan(method.qualname, None, None)
     try:
         with watch:
@@ -379,7 +397,7 @@ def _fall_back(
         _object(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)
-    from_device = is_device_array(args[0] if args else kwargs.get("X", kwargs.get("y")))
+    from_device = not on_host(args[0] if args else kwargs.get("X", kwargs.get("y")))
     if any(is_device_array(value) for value in (*args, *kwargs.values())):
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}

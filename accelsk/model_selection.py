@@ -1,10 +1,104 @@
-"""`sklearn.model_selection`, as it is."""
+"""`sklearn.model_selection`, with searches and cross-validation that keep data on the device."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from sklearn.model_selection import _search, _validation
+
+from accelsk import registry
 from accelsk._mirror import mirror
+from accelsk._residence import Residence, in_one_process, residence
+from accelsk._search import Search
+from accelsk.device.transfer import on_host, to_device, to_host
 
 if TYPE_CHECKING:
     from sklearn.model_selection import *  # noqa: F403
 
-__all__, __getattr__, __dir__ = mirror(__name__)
+__all__, _get, __dir__ = mirror(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    value = _get(name)  # an error, until scikit-learn's experiment is enabled
+    if name in ("HalvingGridSearchCV", "HalvingRandomSearchCV"):
+        from accelsk import _halving
+
+        return getattr(_halving, name)
+    return value
+
+
+class GridSearchCV(Search, _search.GridSearchCV, stands_in=True): ...
+
+
+class RandomizedSearchCV(Search, _search.RandomizedSearchCV, stands_in=True): ...
+
+
+def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callable[..., Any]:
+    """Return a function that does as `original` does, with the data on the device.
+
+    Parameters
+    ----------
+    original : callable
+        A function of scikit-learn's that fits an estimator to folds.
+    predicts : bool, default=False
+        Whether it returns predictions rather than scores.
+    """
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def ours(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            arguments = bound.arguments
+            estimator, X, y = arguments["estimator"], arguments["X"], arguments["y"]
+        except (KeyError, TypeError):
+            return original(*args, **kwargs)
+        from_host = on_host(X)
+        home = None
+        if not arguments.get("exploit_incremental_learning"):
+            method = arguments.get("method", "fit")
+            home = residence(estimator, X, y, answers_on_host=predicts, method=method)
+        with ExitStack() as stack:
+            n_jobs = arguments.get("n_jobs")
+            stack.enter_context(in_one_process(original.__name__, estimator, X, y, n_jobs))
+            if home is None or not _settle(home, arguments):
+                arguments.update((k, to_host(v)) for k, v in arguments.items())
+            result = original(*bound.args, **bound.kwargs)
+        return to_device(result) if predicts and not from_host and _numeric(result) else result
+
+    ours.__module__ = __name__
+    registry.add_function(original, ours)
+    return ours
+
+
+def _numeric(result: Any) -> bool:
+    return getattr(getattr(result, "dtype", None), "kind", "") in set("biuf")
+
+
+def _settle(home: Residence, arguments: dict[str, Any]) -> bool:
+    """Put stand-ins into `arguments`; return whether all of them could be made."""
+    try:
+        splitter = home.splitter(arguments["cv"])
+    except Exception:  # scikit-learn will say what is wrong with it
+        return False
+    arguments.update(X=home.X, y=home.y, cv=splitter)
+    if "scoring" in arguments:
+        arguments["scoring"] = home.scoring(arguments["scoring"])
+    for name in ("params", "fit_params"):
+        if arguments.get(name):
+            given = arguments[name]
+            arguments[name] = {key: home.parameter(key, value) for key, value in given.items()}
+    return True
+
+
+cross_validate = _resident(_validation.cross_validate)
+cross_val_score = _resident(_validation.cross_val_score)
+cross_val_predict = _resident(_validation.cross_val_predict, predicts=True)
+learning_curve = _resident(_validation.learning_curve)
+validation_curve = _resident(_validation.validation_curve)
+permutation_test_score = _resident(_validation.permutation_test_score)

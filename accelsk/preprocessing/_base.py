@@ -36,7 +36,7 @@ def shares(call: Call, X: Any) -> bool:
     """Whether `X` on the device is the caller's own memory."""
     import cupy
 
-    return call.X.kind == "cupy" and bool(cupy.may_share_memory(X, call.X.value))
+    return call.X.kind == "cupy" and bool(cupy.may_share_memory(X, call.X.array))
 
 
 def numbers(call: Call) -> Any:
