@@ -17,7 +17,7 @@ from accelsk.device.traffic import Transfer
 if TYPE_CHECKING:
     from accelsk.profiling.workers import Process, Spool
 
-__all__ = ["Event", "Stopwatch", "listening", "report"]
+__all__ = ["Event", "Stopwatch", "heard", "listening", "report"]
 
 logger = logging.getLogger("accelsk")
 
@@ -87,6 +87,13 @@ def report(event: Event) -> None:
             from accelsk.profiling.workers import append
 
             append(folder, event._asdict())
+
+
+def heard() -> bool:
+    """Whether `report` would tell anybody anything."""
+    if _upstream is None:
+        _look_upstream()
+    return bool(_listeners or _upstream) or logger.isEnabledFor(logging.INFO)
 
 
 def _log(event: Event) -> None:
