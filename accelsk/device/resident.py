@@ -117,7 +117,7 @@ class Source:
         self.answers_on_host = answers_on_host
 
     @cached_property
-    def device(self) -> Any:
+    def on_device(self) -> Any:
         """All rows on the device."""
         from accelsk.device.transfer import to_device
 
@@ -178,9 +178,9 @@ class Resident:
         return self.source.feature_names
 
     @cached_property
-    def device(self) -> Any:
+    def on_device(self) -> Any:
         """The rows on the device."""
-        whole = self.source.device
+        whole = self.source.on_device
         return whole if self.rows is None else whole[self.rows.key]
 
     def get(self) -> Any:

@@ -66,7 +66,7 @@ def to_device(array: Any, dtype: Any = None, order: str | None = None) -> Any:
 def begun(array: Any) -> Any:
     """Return the upload of what is on the host, which ``finish()`` ends; else `array` itself."""
     if isinstance(array, Resident):
-        return array.device
+        return array.on_device
     if isinstance(array, np.ndarray) and not is_device_array(array):
         return Upload(array)
     return ColumnsUpload(array) if isinstance(array, Columns) else array

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelsk.algorithms.moments import CHUNK, Accumulator, Moments
+from accelsk.algorithms.moments import CHUNK, Accumulator, Moments, merged
 from accelsk.config import current
+from accelsk.device import probe
+from accelsk.device.resident import remembered
 from accelsk.device.stream import map_rows, row_blocks
-from accelsk.device.transfer import is_device_array, on_host, to_device
+from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
 from accelsk.engines.base import Call, Outcome
 from accelsk.engines.cupy import CupyEngine
 from accelsk.engines.on_device import determination
@@ -113,9 +115,13 @@ def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
 
 
 def moments(
-    call: Call, *, target: bool = True, rows: Callable[[], Iterator[Block]] | None = None
+    call: Call,
+    *,
+    target: bool = True,
+    rows: Callable[[], Iterator[Block]] | None = None,
+    host: bool = True,
 ) -> Moments:
-    """Return the moments of the rows of the call, on the host.
+    """Return the moments of the rows of the call.
 
     Parameters
     ----------
@@ -124,35 +130,63 @@ def moments(
         Whether ``y`` is a target.
     rows : callable, default=None
         Gives the rows anew each time, in the place of those that `blocks` gives.
+    host : bool, default=True
+        Whether the result is to be on the host.
 
     Raises
     ------
     Refusal
         Where sums are not finite, as with NaN or infinity in the data, or weights not valid.
     """
+    _require_memory(call.X.shape[1])
+    if rows is not None or call.sample_weight.kind == "scalar":
+        return _summed(call, target, rows, host)
+    names = ("X", "y") if target else ("X",)
+    given = {name: call.arguments.get(name) for name in (*names, "sample_weight")}
+
+    def of(*arrays: Any) -> Moments:
+        arguments = {**call.arguments, **dict(zip(given, arrays, strict=True))}
+        part = Call(call.estimator, call.original, call.method, arguments)
+        return _summed(part, target, None, host)
+
+    # those of a fold serve every candidate of a search, and the rows that leave the fold out
+    return remembered(f"moments {target} {host}", [*given.values()], of, merged)
+
+
+def _summed(
+    call: Call, target: bool, rows: Callable[[], Iterator[Block]] | None, host: bool
+) -> Moments:
     import cupy
 
     def over_rows(shift: Any = None) -> Moments:
         accumulator = Accumulator(cupy, shift, limits(call.X.shape[1])[1])
         for block in blocks(call, target=target) if rows is None else rows():
             accumulator.add(*block)
-        return accumulator.result()
+        found = accumulator.result()
+        return found.on_host() if host else found
 
     result = over_rows()
-    host = result.on_host()
-    check(host)
-    if host.loss > LARGEST_LOSS:
-        host = over_rows((result.X_mean, result.Y_mean)).on_host()
-    return host
+    check(result)
+    if result.loss > LARGEST_LOSS:
+        result = over_rows((on_device(result.X_mean), on_device(result.Y_mean)))
+    return result
+
+
+def _require_memory(n_features: int) -> None:
+    """Refuse where a Gram matrix of so many columns has no room."""
+    gpu = probe.gpu()
+    room = [current().device_memory_limit, None if gpu is None else gpu.memory]
+    if any(limit is not None and _SHARE * 8 * n_features**2 > limit for limit in room):
+        raise Refusal(f"the Gram matrix of {n_features} columns takes too much device memory")
 
 
 def check(moments: Moments) -> None:
     """Refuse moments of data that are not finite, or of no weight."""
     if not moments.weight > 0:
         raise Refusal("sample_weight is zero throughout, negative or not finite")
-    if not np.isfinite(np.diagonal(moments.gram)).all():
+    if not np.isfinite(to_host(moments.gram.diagonal())).all():
         raise Refusal(Invalid("X contains NaN or infinity, or its squares overflow"))
-    if moments.YY is not None and not np.isfinite(moments.YY).all():
+    if moments.YY is not None and not np.isfinite(to_host(moments.YY)).all():
         raise Refusal(Invalid("y contains NaN or infinity, or its squares overflow"))
 
 
@@ -248,6 +282,6 @@ class MomentsEngine(CupyEngine):
 
 def on_device(value: Any) -> Any:
     """Return an array on the device; a Python float imposes no dtype and stays one."""
-    if type(value) is float or is_device_array(value):
+    if value is None or type(value) is float or is_device_array(value):
         return value
     return to_device(np.asarray(value))
