@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelsk import residency
+from accelsk._sklearn import AvailableIfDescriptor
+from accelsk.device.transfer import is_device_array, on_host, to_host
 from accelsk.estimator import Counterpart
+from accelsk.residency import Part, Run, Stays
 
 __all__ = ["Composite"]
 
@@ -20,13 +27,116 @@ class Composite(Counterpart):
     ----------
     stands_in : bool, default=False
         Whether the class statement makes accelsk's own class, not a user's subclass of it.
+    methods : sequence of str
+        The methods whose calls of what the composite holds are told by `_accelsk_parts`.
     """
 
-    def __init_subclass__(cls, *, stands_in: bool = False, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, *, stands_in: bool = False, methods: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         if stands_in:
             cls._accelsk_stand_in(kwargs)
         super().__init_subclass__(**kwargs)
         if stands_in:
+            # after scikit-learn has wrapped them for `set_output`: it need not do so twice
+            for name in methods:
+                _keep_on_device(cls, name)
             from accelsk import registry
 
             registry.add_composite(cls)
+
+    def _accelsk_takes(self, method: str, X: Any, y: Any) -> bool:
+        """Whether X, on the device or not known yet, is taken there by all that get it."""
+        return False
+
+    def _accelsk_takes_targets(self) -> bool:
+        """Whether all that get ``y`` and the like take them on the device."""
+        return False
+
+    def _accelsk_parts(self, method: str, y: Any, stays: Stays) -> list[Part]:
+        """Return the calls that `method` is going to make of what the composite holds.
+
+        Parameters
+        ----------
+        method : str
+        y : array-like or None
+        stays : callable
+            What becomes of the result of the composite.
+        """
+        return []
+
+
+def _keep_on_device(cls: type[Composite], name: str) -> None:
+    """Have the data stay on the device where they can inside a method of `cls`."""
+    original = cls._accelsk_original
+    attribute = inspect.getattr_static(original, name)
+    conditional = isinstance(attribute, AvailableIfDescriptor)
+    function = attribute.fn if conditional else attribute
+
+    @functools.wraps(function)
+    def kept(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # looked up anew: somebody may have put another function in its place
+        method = getattr(super(Counterpart, self), name)
+        return _call(self, name, method, args, kwargs)
+
+    ours: Any = kept
+    if conditional:
+        ours = type(attribute)(kept, attribute.check, attribute.attribute_name)
+    setattr(cls, name, ours)
+
+
+def _call(
+    composite: Any, name: str, method: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+) -> Any:
+    """Run scikit-learn's method of a composite, data on the device between what takes them."""
+    part = residency.claim(composite, name)
+    if not _eligible(composite):
+        with residency.entered(None):
+            return method(*args, **kwargs)
+    X, y = _data(args, kwargs)
+    answers_on_device = not on_host(X)
+    stays: Stays = (lambda _: answers_on_device) if part is None else part.stays
+    if part is not None:
+        args, kwargs = part.prepared(args, kwargs)
+    args, kwargs = _bearable(composite, name, args, kwargs)
+    with residency.entered(Run(composite._accelsk_parts(name, y, stays), stays)):
+        result = method(*args, **kwargs)
+    if result is composite:
+        return result
+    if part is not None:
+        return part.delivered(result)
+    return residency.sent_back(result) if answers_on_device else to_host(result)
+
+
+def _eligible(composite: Any) -> bool:
+    own = vars(composite)
+    return (
+        residency.is_ours(composite)
+        and residency.usable()
+        # callbacks get to see what steps hand each other
+        and not (own.get("_skl_callbacks") or own.get("_parent_callback_ctx"))
+    )
+
+
+def _data(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    return (
+        args[0] if args else kwargs.get("X"),
+        args[1] if len(args) > 1 else kwargs.get("y"),
+    )
+
+
+def _bearable(
+    composite: Any, name: str, args: tuple, kwargs: dict[str, Any]
+) -> tuple[tuple, dict[str, Any]]:
+    """Return the arguments, on the host where something on the CPU would get them."""
+    X, y = _data(args, kwargs)
+    keeps_X = not is_device_array(X) or composite._accelsk_takes(name, X, y)
+    keeps_others = composite._accelsk_takes_targets()
+    keeps = (keeps_X, *[keeps_others] * len(args))
+    return (
+        tuple(value if kept else to_host(value) for value, kept in zip(args, keeps, strict=False)),
+        {
+            name: value if (keeps_X if name == "X" else keeps_others) else to_host(value)
+            for name, value in kwargs.items()
+        },
+    )

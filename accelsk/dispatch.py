@@ -22,14 +22,13 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from accelsk import costs
+from accelsk import costs, residency
 from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
 from accelsk.config import Config, current
-from accelsk.data import NUMERIC
 from accelsk.device.errors import poisons_context
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
-from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
+from accelsk.device.transfer import is_device_array, on_host, to_host
 from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import Accelerated, DeviceState
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
@@ -250,7 +249,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     assert call is not None
     anew = call.fits and not call.continues
     outcome = engine.run(call, None if anew else estimator._accelsk_model(engine))
-    result = to_host(outcome.result) if on_host(call.data.value) else outcome.result
+    result = to_host(outcome.result) if call.on_host else outcome.result
     named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
     if named and not anew and call.takes_features and call.X.given:
         # warns where one of the fit and this call had feature names and the other had not
@@ -365,15 +364,22 @@ def _goes_plainly(estimator: Accelerated, method: Method) -> bool:
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
     if _goes_plainly(estimator, method):
         return method.run_original(estimator, args, kwargs)
+    part = residency.claim(estimator, method.name)
+    if part is not None:
+        args, kwargs = part.prepared(args, kwargs)
     watch, chosen = Stopwatch(), Plan(method.qualname, None, None)
     try:
-        with watch:
+        with watch, residency.entered(None):
             chosen, attempted = plan(estimator, method, args, kwargs), None
+            if part is not None and chosen.call is not None:
+                chosen.call.wanted_on_host = not part.stays()
             while chosen.engine is not None and chosen is not attempted:
                 attempted = chosen
                 result, chosen = _attempt(chosen, estimator)
             if chosen.engine is None:
-                result = _fall_back(chosen, estimator, method, args, kwargs)
+                result = _fall_back(chosen, estimator, method, args, kwargs, part)
+            elif part is not None:
+                result = part.delivered(result)
     except BaseException as error:
         report(watch.event(chosen.name, None, chosen.reasons, error))
         raise
@@ -384,7 +390,12 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
 
 
 def _fall_back(
-    chosen: Plan, estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]
+    chosen: Plan,
+    estimator: Accelerated,
+    method: Method,
+    args: tuple,
+    kwargs: dict[str, Any],
+    part: residency.Part | None,
 ) -> Any:
     """Run scikit-learn's own method, on host arrays and host attributes."""
     config = current()
@@ -397,23 +408,14 @@ def _fall_back(
         _object(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)
-    from_device = not on_host(args[0] if args else kwargs.get("X", kwargs.get("y")))
+    data = args[0] if args else kwargs.get("X", kwargs.get("y"))
     if any(is_device_array(value) for value in (*args, *kwargs.values())):
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
     result = method.run_original(estimator, args, kwargs)
     if invalid:  # it was expected to raise
         _object(config, chosen)
-    return _sent_back(result) if from_device else result
-
-
-def _sent_back(result: Any) -> Any:
-    """Return what scikit-learn gave for data on the device: arrays that can be there are there."""
-    if isinstance(result, tuple):
-        return tuple(_sent_back(item) for item in result)
-    if type(result) is np.ndarray and result.ndim and result.dtype.kind in NUMERIC:
-        return to_device(result)
-    return result
+    return result if part is not None or on_host(data) else residency.sent_back(result)
 
 
 def _release_before_refit(estimator: Accelerated) -> None:

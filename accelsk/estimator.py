@@ -262,6 +262,13 @@ class Counterpart(BaseEstimator, metaclass=ABCMeta):
     def _accelsk_fetch(self) -> None:
         """Have every fitted attribute on the host."""
 
+    def __sklearn_clone__(self) -> Any:
+        from accelsk import residency
+
+        clone = super().__sklearn_clone__()
+        residency.cloned(self, clone)
+        return clone
+
     # Copies and pickles see host state only
 
     def __getstate__(self) -> dict[str, Any]:

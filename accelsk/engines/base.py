@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from accelsk.data import Argument, describe
+from accelsk.device.transfer import on_host
 
 __all__ = ["Call", "Engine", "OpenCall", "Outcome", "Rule", "only", "refuse"]
 
@@ -54,6 +55,8 @@ class Call:
         self.original = original
         self.method = method
         self.arguments = arguments
+        #: Where the result goes, if not where the data are.
+        self.wanted_on_host: bool | None = None
         self._described: dict[str, Argument] = {}
 
     @property
@@ -89,6 +92,11 @@ class Call:
     def data(self) -> Argument:
         """What the method works on: ``X``, or ``y`` or ``Y`` where it has no ``X``."""
         return self.argument(next((n for n in ("X", "y") if n in self.arguments), "Y"))
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the result is to be on the host."""
+        return on_host(self.data.value) if self.wanted_on_host is None else self.wanted_on_host
 
     @property
     def X(self) -> Argument:  # noqa: N802

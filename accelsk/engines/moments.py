@@ -16,7 +16,7 @@ from accelsk.config import current
 from accelsk.device import probe
 from accelsk.device.resident import remembered
 from accelsk.device.stream import map_rows, row_blocks
-from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
+from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Outcome
 from accelsk.engines.cupy import CupyEngine
 from accelsk.engines.on_device import determination
@@ -210,7 +210,7 @@ def mapped(call: Call, function: Callable[[Any], Any]) -> Any:
         return result
 
     X = call.X.array
-    result = map_rows(checked, (X,), on_host(call.X.value), limits(X.shape[1])[0])
+    result = map_rows(checked, (X,), call.on_host, limits(X.shape[1])[0])
     if not bool(cupy.stack(flags).all()):
         raise Refusal(Invalid("X contains NaN or infinity, or the result overflows"))
     return result

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
 from accelsk.device import probe
-from accelsk.device.transfer import is_device_array, to_device, to_host
+from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Engine, Outcome, Rule
 from accelsk.exceptions import Refusal
@@ -180,7 +180,7 @@ def labelled(call: Call, codes: Any) -> Any:
         Positions in ``classes_``.
     """
     classes = call.estimator.classes_
-    if is_device_array(call.X.value) and classes.dtype.kind in "biuf":
+    if not call.on_host and classes.dtype.kind in "biuf":
         return to_device(classes)[codes]
     return classes[to_host(codes)]
 

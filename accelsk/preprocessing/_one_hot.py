@@ -155,7 +155,7 @@ def _sparse(places: Any, width: int, call: Call) -> Any:
     shape, dtype = (len(places), width), np.dtype(call.parameters["dtype"])
     index = np.int32 if max(len(indices), *shape) < 2**31 else np.int64
     indices, ends = indices.astype(index), ends.astype(index)
-    if on_host(call.X.value):
+    if call.on_host or on_host(call.X.value):
         ones = np.ones(len(indices), dtype)
         return align_sparse(sparse.csr_matrix((ones, to_host(indices), to_host(ends)), shape))
     import cupyx.scipy.sparse

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelsk.device.transfer import on_host, to_device, to_host
+from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Rule
 from accelsk.exceptions import Invalid, Refusal
 
@@ -91,7 +91,7 @@ def inverse(call: Call) -> Any:
     tables = [_table(feature, nothing.get(i), dtype) for i, feature in enumerate(features)]
     if dtype.kind in "biuf":
         return _looked_up([to_device(table) for table in tables], codes)
-    if not on_host(call.X.value):
+    if not call.on_host:
         raise Refusal("the categories are not numeric, and X is on the device")
     return _looked_up(tables, to_host(codes))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelsk.algorithms import polynomial
-from accelsk.device.transfer import on_host, to_device
+from accelsk.device.transfer import to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome
 from accelsk.exceptions import Invalid, Refusal
@@ -53,4 +53,4 @@ class PolynomialFeaturesOnCupy(Preprocessor):
         if call.parameters["order"] == "C":
             return result
         result = cupy.asfortranarray(result)
-        return result.get(order="F") if on_host(call.X.value) else result
+        return result.get(order="F") if call.on_host else result
