@@ -9,6 +9,8 @@ name                             module                             versions
 ``_newton_cg``                   ``sklearn.utils.optimize``         1.6 to 1.9
 ``_openmp_effective_n_threads``  ``sklearn.utils._openmp_helpers``  1.6 to 1.9
 ``_get_output_config``           ``sklearn.utils._set_output``      1.6 to 1.9
+``_alpha_grid``                  ``sklearn.linear_model.            1.6 to 1.9
+                                 _coordinate_descent``
 ``_safe_indexing``               ``sklearn.utils``                  1.6 to 1.9
 ``_align_api_if_sparse``         ``sklearn.utils``                  1.9
 ``kernel_norm``                  ``sklearn.neighbors._kd_tree``     1.6 to 1.9
@@ -38,6 +40,7 @@ __all__ = [
     "VERSION",
     "AvailableIfDescriptor",
     "align_sparse",
+    "alpha_grid",
     "check_feature_names",
     "check_optimize_result",
     "get_feature_names",
@@ -75,6 +78,16 @@ openmp_effective_n_threads = _private(
     "sklearn.utils._openmp_helpers", "_openmp_effective_n_threads"
 )
 output_config = _private("sklearn.utils._set_output", "_get_output_config")
+
+_alpha_grid = _private("sklearn.linear_model._coordinate_descent", "_alpha_grid")
+
+
+def alpha_grid(*args: Any, positive: bool, **kwargs: Any) -> Any:
+    """Return the penalties of a path; from 1.9 on it matters whether coefficients have a sign."""
+    if VERSION.release >= (1, 9):
+        kwargs["positive"] = positive
+    return _alpha_grid(*args, **kwargs)
+
 
 if VERSION.release >= (1, 9):
     align_sparse = _private("sklearn.utils", "_align_api_if_sparse")

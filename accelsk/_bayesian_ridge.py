@@ -1,0 +1,107 @@
+"""The engine of Bayesian ridge regression."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import _bayes
+
+from accelsk._linear_moments import LONG, QUIET, Solved, Warned, few_features
+from accelsk._sklearn import VERSION
+from accelsk.algorithms.bayesian_ridge import Prior, posterior
+from accelsk.algorithms.moments import Moments
+from accelsk.device.transfer import to_device
+from accelsk.engines.base import Call, refuse
+from accelsk.engines.moments import mapped
+from accelsk.exceptions import Refusal
+
+__all__ = ["BayesianRidgeOnMoments"]
+
+#: Rounding in the eigenvalues may be this share of the smallest with its penalty.
+_MOST_ROUNDING = 1e-8
+
+
+@cache
+def _centred() -> bool:
+    """Whether the installed scikit-learn takes the mean off X before it tells the deviation."""
+    model = _bayes.BayesianRidge().fit([[1.0], [2.0], [4.0]], [1.0, 3.0, 2.0])
+    deviations = model.predict([[1.0], [2.0], [7.0]], return_std=True)[1]
+    return bool(np.argmin(deviations) == 1)
+
+
+class BayesianRidgeOnMoments(Solved):
+    """The eigenvectors of the Gram matrix, then the iterations along them."""
+
+    options = ("compute_score", "fit_intercept")
+    rules = (
+        QUIET,
+        LONG,
+        few_features(5_000),
+        refuse(
+            "sample_weight before scikit-learn 1.7",
+            lambda call: VERSION.release < (1, 7) and call.sample_weight.given,
+        ),
+        refuse("alpha_init=0", lambda call: call.parameters["alpha_init"] == 0),
+        refuse("lambda_init=0", lambda call: call.parameters["lambda_init"] == 0),
+        # of which scikit-learn makes a series of pandas'
+        refuse(
+            "return_std=True for a frame",
+            lambda call: call.X.kind == "frame" and call.arguments.get("return_std"),
+            fit_only=False,
+        ),
+    )
+
+    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+        parameters = call.parameters
+        eigenvalues, vectors = np.linalg.eigh(found.gram)
+        eigenvalues = eigenvalues.clip(0)
+        alpha, lambda_ = parameters["alpha_init"], parameters["lambda_init"]
+        if alpha is None:
+            variance = centred.YY[0] / centred.weight
+            alpha = 1.0 / (variance + np.finfo(np.float64).eps)
+        names = ("alpha_1", "alpha_2", "lambda_1", "lambda_2")
+        result = posterior(
+            found,
+            eigenvalues,
+            vectors,
+            Prior(**{name: parameters[name] for name in names}),
+            float(alpha),
+            1.0 if lambda_ is None else float(lambda_),
+            parameters["max_iter"],
+            parameters["tol"],
+            parameters["compute_score"],
+        )
+        rounding = np.finfo(np.float64).eps * eigenvalues[-1]
+        if not rounding < _MOST_ROUNDING * (eigenvalues[0] + result.least):
+            raise Refusal("features are nearly collinear")
+        return {
+            "coef_": result.coef,
+            "alpha_": result.alpha,
+            "lambda_": result.lambda_,
+            "sigma_": result.covariance,
+            "scores_": [] if result.scores is None else np.array(result.scores),
+            "n_iter_": result.n_iter,
+            "X_offset_": found.X_mean,
+            "X_scale_": np.ones(len(result.coef)),
+        }
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return the means of the predictions, and where they are asked for their deviations."""
+        if not call.arguments["return_std"]:
+            return super().predict(call, model)
+        fitted = call.estimator
+        covariance, alpha = to_device(fitted.sigma_), to_device(np.asarray(fitted.alpha_))
+        offset = to_device(fitted.X_offset_) if _centred() else None
+        mean = self.predictor(call, model)
+
+        def both(X: Any) -> Any:
+            import cupy
+
+            apart = X if offset is None else X - offset
+            variance = (apart @ covariance * apart).sum(axis=1)
+            return cupy.stack([mean(X), cupy.sqrt(variance + 1.0 / alpha)], axis=1)
+
+        result = mapped(call, both)
+        return result[:, 0], result[:, 1]

@@ -1,0 +1,160 @@
+"""What engines of linear models that rest on moments alone have in common."""
+
+from __future__ import annotations
+
+import abc
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from accelsk._fitted_types import as_in_sklearn
+from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, Rule, refuse
+from accelsk.engines.moments import MomentsEngine, moments, on_device
+from accelsk.exceptions import Refusal
+
+__all__ = [
+    "LONG",
+    "QUIET",
+    "LinearOnMoments",
+    "Solved",
+    "Warned",
+    "few_features",
+    "intercept_of",
+    "of_model",
+]
+
+#: Most of what is here works on the Gram matrix of the columns.
+LONG = refuse("no more rows than features", lambda call: call.X.shape[:1] <= call.X.shape[-1:])
+
+#: Steps on the way are not printed.
+QUIET = refuse("verbose", lambda call: call.parameters["verbose"])
+
+
+def few_features(most: int) -> Rule:
+    """Return the rule for what the host does on the Gram matrix."""
+    return refuse(f"more than {most} features", lambda call: call.X.shape[-1:] > (most,))
+
+
+def intercept_of(call: Call, found: Moments, coef: np.ndarray) -> Any:
+    """Return the intercept that belongs to coefficients of shape (n_targets, n_features)."""
+    if not call.parameters["fit_intercept"]:
+        return 0.0
+    intercept = found.Y_mean - coef.reshape(len(found.Y_mean), -1) @ found.X_mean
+    return intercept if len(call.y.shape) == 2 else intercept[0]
+
+
+class Warned:
+    """Keeps warnings until the outcome is taken over, so that none is given twice."""
+
+    def __init__(self) -> None:
+        self._caught: list[warnings.WarningMessage] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        self._caught += caught
+
+    def refuse_any(self, reason: str) -> None:
+        """Refuse where there was a warning: it is for scikit-learn to give."""
+        if self._caught:
+            raise Refusal(reason)
+
+    def announce(self) -> list[Callable[[], None]]:
+        """Return what gives the warnings."""
+        seen: dict[Any, Any] = {}
+        return [
+            partial(
+                warnings.warn_explicit, w.message, w.category, w.filename, w.lineno, registry=seen
+            )
+            for w in self._caught
+        ]
+
+
+def of_model(model: Any) -> SimpleNamespace:
+    """Return on the device what methods read of a linear model, wherever it was fitted."""
+    return SimpleNamespace(
+        coef_=on_device(np.asarray(model.coef_)), intercept_=on_device(model.intercept_)
+    )
+
+
+class LinearOnMoments(MomentsEngine):
+    """A linear model whose fit looks at moments.
+
+    Attributes
+    ----------
+    outputs : bool
+        Whether ``y`` may have several columns.
+    options : tuple of str
+        The hyperparameters on which the types of fitted attributes depend.
+    """
+
+    methods = ("fit", "predict", "score")
+    outputs: bool = False
+    options: tuple[str, ...] = ()
+
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (
+            *super().every_rule(),
+            inputs.EXTENDED_PRECISION,
+            inputs.PRECISION,
+            inputs.target_rule(outputs=self.outputs),
+        )
+
+    def finished(
+        self,
+        call: Call,
+        found: Moments,
+        attributes: dict[str, Any],
+        warned: Warned,
+        **example: Any,
+    ) -> Outcome:
+        """Return the outcome of a fit with these attributes, and its intercept.
+
+        `example` has hyperparameters for the fit that shows the types of attributes.
+        """
+        coef = np.asarray(attributes["coef_"])
+        if not np.isfinite(coef).all():
+            raise Refusal("the coefficients are not finite")
+        attributes["intercept_"] = intercept_of(call, found, coef)
+        attributes = as_in_sklearn(call, attributes, *self.options, **example)
+        model = of_model(SimpleNamespace(**attributes))
+        return Outcome(model=model, attributes=attributes, announce=warned.announce())
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        return of_model(estimator)
+
+    def predictor(self, call: Call, model: Any) -> Callable[[Any], Any]:
+        return lambda X: X @ model.coef_.T + model.intercept_
+
+
+class Solved(LinearOnMoments, abc.ABC):
+    """One pass for the moments, then a solution on the host."""
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        centred, warned = moments(call), Warned()
+        found = centred if call.parameters["fit_intercept"] else centred.about_zero()
+        try:
+            attributes = self.solve(call, found, centred, warned)
+        except DigitsLost as error:
+            raise Refusal(str(error)) from error
+        return self.finished(call, found, attributes, warned, **self.example(call))
+
+    @abc.abstractmethod
+    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+        """Return the fitted attributes but for the intercept, from moments on the host.
+
+        `found` are about zero where there is no intercept, `centred` never.
+        """
+
+    def example(self, call: Call) -> dict[str, Any]:
+        """Return what `finished` takes."""
+        return {}

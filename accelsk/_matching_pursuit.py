@@ -1,0 +1,54 @@
+"""Engines of orthogonal matching pursuit, on scikit-learn's own steps for a Gram matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model._omp import orthogonal_mp_gram
+
+from accelsk._linear_moments import LONG, Solved, Warned, few_features
+from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.engines.base import Call, only, refuse
+
+__all__ = ["MatchingPursuitOnMoments"]
+
+#: What may be left of the squares of the target, at least, for its digits to be there.
+_LEAST_RESIDUAL = 1e-6
+
+
+class MatchingPursuitOnMoments(Solved):
+    """One feature after the other, that which goes best with what is left of the target."""
+
+    outputs = True
+    options = ("fit_intercept", "tol", "n_nonzero_coefs")
+    rules = (
+        LONG,
+        only("precompute", "auto", True),
+        few_features(5_000),
+        refuse("X has one column", lambda call: call.X.shape[-1:] == (1,)),
+    )
+
+    def example(self, call: Call) -> dict[str, Any]:
+        chosen = call.parameters["n_nonzero_coefs"]
+        return {"n_nonzero_coefs": None if chosen is None else type(chosen)(1)}
+
+    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+        tol, chosen = call.parameters["tol"], call.parameters["n_nonzero_coefs"]
+        if tol is not None:
+            chosen = None
+            if not (tol > _LEAST_RESIDUAL * found.YY).all():
+                raise DigitsLost("tol is near the rounding of the sums of squares")
+        elif chosen is None:
+            chosen = max(int(0.1 * len(found.gram)), 1)
+        with warned.listening():
+            coef, n_iter = orthogonal_mp_gram(
+                found.gram,
+                Xy=found.XY if found.XY.shape[1] > 1 else found.XY[:, 0],
+                n_nonzero_coefs=chosen,
+                tol=tol,
+                norms_squared=found.YY,
+                return_n_iter=True,
+            )
+        warned.refuse_any("the pursuit ends early, as rounding decides")
+        return {"coef_": np.atleast_1d(coef.T), "n_iter_": n_iter, "n_nonzero_coefs_": chosen}

@@ -1,0 +1,240 @@
+"""Engines of the lasso and the elastic net with the penalty chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from accelsk._linear_moments import LONG, QUIET, LinearOnMoments, Warned, few_features
+from accelsk._sklearn import alpha_grid
+from accelsk.algorithms.folds import FoldMoments, Folds, folds_of
+from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.algorithms.path_cv import descend, held_out_errors
+from accelsk.device.transfer import is_device_array
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.moments import LARGEST_LOSS, blocks, check, limits
+from accelsk.exceptions import Invalid, Refusal
+
+__all__ = ["CV", "PathCVOnMoments", "fold_moments", "splits_of"]
+
+#: Rounding above this share of the L1 penalty is felt in the coefficients.
+_MOST_ROUNDING = 1e-5
+
+
+def _unrepeatable_split(call: Call) -> bool:
+    """Whether splitting once leaves nothing, or something else, for scikit-learn."""
+    cv = call.parameters["cv"]
+    shared = isinstance(getattr(cv, "random_state", None), np.random.RandomState)
+    return hasattr(cv, "__next__") or shared
+
+
+#: What the engines of cross-validated models need of the splitter.
+CV: tuple[Rule, ...] = (
+    refuse("cv is an iterator or draws from a shared generator", _unrepeatable_split),
+    refuse(
+        "metadata routing is enabled",
+        lambda call: sklearn.get_config()["enable_metadata_routing"],
+    ),
+)
+
+
+def splits_of(call: Call) -> Folds:
+    """Return the folds that the splitter of the call makes of its rows."""
+    cv = call.parameters["cv"]
+    X, y = call.X.value, call.y.value
+    if cv is None or isinstance(cv, Integral) or is_device_array(X):
+        # those look at the number of rows only, and no copy of X is needed to tell it
+        X, y = np.broadcast_to(np.float64(0), call.X.shape), np.broadcast_to(0.0, call.X.shape[:1])
+    try:
+        splits = list(check_cv(cv).split(X, y))
+    except Exception as error:
+        raise Refusal(Invalid(f"the splitter fails ({type(error).__name__})")) from error
+    folds = folds_of(splits, call.X.shape[0])
+    if folds is None:
+        raise Refusal("the folds overlap in too many ways, or have a row twice")
+    return folds
+
+
+def fold_moments(call: Call, folds: Folds) -> tuple[Moments, list[Moments], list[Moments]]:
+    """Return moments of all rows, and of the training and test rows of each fold; on the host."""
+    import cupy
+
+    chunk = limits(call.X.shape[1])[1]
+
+    def over_rows(shifts: Any = None) -> FoldMoments:
+        sums = FoldMoments(folds, cupy, chunk, shifts)
+        for block in blocks(call):
+            sums.add(*block)
+        return sums
+
+    sums = over_rows()
+    parts = sums.parts()
+    if not float(cupy.stack([part.loss for part in parts]).max()) <= LARGEST_LOSS:
+        parts = over_rows([(part.X_mean, part.Y_mean) for part in parts]).parts()
+    total, train, test = sums.result(parts)
+    for found in (total, *train, *test):
+        check(found)
+    return total, train, test
+
+
+def _n_alphas(parameters: dict[str, Any]) -> int | None:
+    """Return how many penalties are to be found, or None where they are given."""
+    alphas = parameters["alphas"]
+    if alphas is None or isinstance(alphas, str):  # up to scikit-learn 1.8
+        chosen = parameters["n_alphas"]
+        return 100 if isinstance(chosen, str) else int(chosen)
+    return int(alphas) if isinstance(alphas, Integral) else None
+
+
+def _deprecated(call: Call) -> bool:
+    """Whether scikit-learn warns of the way in which the penalties are chosen: 1.7 and 1.8 do."""
+    parameters = call.parameters
+    if getattr(call.original(), "n_alphas", None) != "deprecated":
+        return False
+    return parameters["n_alphas"] != "deprecated" or parameters["alphas"] is None
+
+
+def _bad_alphas(call: Call) -> bool:
+    """Whether scikit-learn has an error for ``alphas``, or descends without a penalty."""
+    if _n_alphas(call.parameters) is not None:
+        return False
+    alphas = np.asarray(call.parameters["alphas"], np.float64)
+    return alphas.ndim != 1 or not alphas.size or not (alphas > 0).all()
+
+
+class PathCVOnMoments(LinearOnMoments):
+    """Moments of each fold from one pass, then scikit-learn's own descent along each path."""
+
+    options = ("fit_intercept",)
+    rules = (
+        QUIET,
+        *CV,
+        only("precompute", "auto", True, False),
+        refuse("scikit-learn warns of n_alphas or alphas", _deprecated),
+        refuse("alphas are not positive numbers", _bad_alphas),
+        refuse(
+            "no L1 penalty",
+            lambda call: not np.all(np.asarray(call.parameters.get("l1_ratio", 1.0)) > 0),
+        ),
+        LONG,
+        few_features(5_000),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        folds = splits_of(call)
+        total, train, test = fold_moments(call, folds)
+        found, warned = total, Warned()
+        if not call.parameters["fit_intercept"]:
+            found, train = total.about_zero(), [part.about_zero() for part in train]
+        ratios = np.atleast_1d(call.parameters.get("l1_ratio", 1))
+        grids = [self._grid(call, found, ratio) for ratio in ratios]
+        smallest = min(r * grid.min() for r, grid in zip(ratios, grids, strict=True))
+        self._check_rounding(found, smallest)
+        with warned.listening():
+            errors = self._errors(call, train, test, ratios, grids)
+            attributes = self._best(call, errors, ratios, grids)
+            ratio, alpha = attributes.pop("l1_ratio"), attributes["alpha_"]
+            path = descend(found, [alpha], l1_ratio=ratio, **self._descent(call))
+        attributes |= {
+            "coef_": path.coefs[:, 0],
+            "dual_gap_": path.dual_gaps[0],
+            "n_iter_": path.n_iters[0],
+            "mse_path_": np.squeeze(np.moveaxis(errors, 2, 1)),
+        }
+        if "l1_ratio" in call.parameters:
+            attributes["l1_ratio_"] = ratio
+        example = self._example(call, len(ratios), len(train))
+        return self.finished(call, found, attributes, warned, **example)
+
+    @staticmethod
+    def _example(call: Call, n_ratios: int, n_folds: int) -> dict[str, Any]:
+        """Return hyperparameters for the fit that shows types: of one or of several each."""
+        parameters = call.parameters
+        half = np.arange(24).reshape(2, 12)
+        chosen: dict[str, Any] = {"cv": 2 if n_folds > 1 else [(half[0], half[1])]}
+        if "l1_ratio" in parameters:
+            chosen["l1_ratio"] = np.asarray(parameters["l1_ratio"]).tolist()
+        n_alphas = _n_alphas(parameters)
+        if n_alphas is None:
+            alphas = np.asarray(parameters["alphas"])
+            chosen["alphas"] = alphas[: min(2, len(alphas))]
+        else:
+            chosen["n_alphas" if parameters["alphas"] is None else "alphas"] = min(2, n_alphas)
+        return chosen
+
+    def _errors(
+        self,
+        call: Call,
+        train: Sequence[Moments],
+        test: Sequence[Moments],
+        ratios: np.ndarray,
+        grids: Sequence[np.ndarray],
+    ) -> np.ndarray:
+        """Return mean squared errors of shape (n_ratios, n_folds, n_alphas)."""
+        options = self._descent(call)
+
+        def one(ratio: float, grid: np.ndarray, fold: int) -> np.ndarray:
+            path = descend(train[fold], grid, l1_ratio=ratio, **options)
+            return held_out_errors(train[fold], test[fold], path.coefs)
+
+        jobs = (
+            delayed(one)(ratio, grid, fold)
+            for ratio, grid in zip(ratios, grids, strict=True)
+            for fold in range(len(train))
+        )
+        try:
+            errors = Parallel(n_jobs=call.parameters["n_jobs"], prefer="threads")(jobs)
+        except DigitsLost as error:
+            raise Refusal(str(error)) from error
+        return np.reshape(errors, (len(ratios), len(train), -1))
+
+    @staticmethod
+    def _best(
+        call: Call, errors: np.ndarray, ratios: np.ndarray, grids: Sequence[np.ndarray]
+    ) -> dict[str, Any]:
+        """Return the penalties, and those with the least error; the first of several."""
+        mean = errors.mean(axis=1)
+        ratio, alpha = np.unravel_index(mean.argmin(), mean.shape)
+        found = _n_alphas(call.parameters) is not None
+        return {
+            "alphas_": np.array(grids) if found and len(grids) > 1 else grids[0],
+            "alpha_": grids[ratio][alpha],
+            "l1_ratio": ratios[ratio],
+        }
+
+    @staticmethod
+    def _grid(call: Call, found: Moments, ratio: float) -> np.ndarray:
+        """Return the penalties to try, in descending order."""
+        n_alphas = _n_alphas(call.parameters)
+        if n_alphas is None:
+            return np.sort(np.asarray(call.parameters["alphas"]))[::-1]
+        return alpha_grid(
+            np.broadcast_to(np.float64(0), (found.n_samples, len(found.gram))),
+            None,
+            Xy=found.XY[:, 0],
+            l1_ratio=ratio,
+            eps=call.parameters["eps"],
+            n_alphas=n_alphas,
+            sample_weight=np.array([found.weight]),
+            positive=call.parameters["positive"],
+        )
+
+    @staticmethod
+    def _check_rounding(found: Moments, l1_penalty: float) -> None:
+        """Refuse penalties so small that rounding is felt in the descent."""
+        columns = np.sqrt(np.diag(found.gram) + found.weight * np.square(found.X_mean))
+        largest = columns.max() * np.sqrt(found.YY[0])
+        rounding = np.finfo(np.float64).eps * largest / found.weight
+        if not rounding < _MOST_ROUNDING * l1_penalty:
+            raise Refusal("X and y are too large for the penalty to stand out from rounding")
+
+    @staticmethod
+    def _descent(call: Call) -> dict[str, Any]:
+        names = ("positive", "tol", "max_iter", "random_state", "selection")
+        return {name: call.parameters[name] for name in names}

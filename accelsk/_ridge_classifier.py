@@ -1,0 +1,215 @@
+"""Engines of the classifiers that fit a ridge regression to signs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing._label import LabelBinarizer
+
+from accelsk._fitted_types import as_in_sklearn
+from accelsk._linear_moments import LONG, few_features, of_model
+from accelsk._linear_svm import class_weights
+from accelsk._ridge_cv import LEAVE_ONE_OUT, chosen, example_alphas, keeps
+from accelsk.algorithms import least_squares
+from accelsk.algorithms.moments import Moments
+from accelsk.device.transfer import to_device, to_host
+from accelsk.engines import inputs
+from accelsk.engines.base import Call, Outcome, Rule, only
+from accelsk.engines.moments import Block, MomentsEngine, blocks, mapped, moments
+from accelsk.engines.on_device import accuracy, labelled
+from accelsk.exceptions import Refusal
+
+__all__ = ["RidgeClassifierCVOnMoments", "RidgeClassifierOnMoments"]
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """The labels of a call as targets of 1 and -1.
+
+    Attributes
+    ----------
+    codes : cupy.ndarray of shape (n_samples,)
+    classes : ndarray of shape (n_classes,)
+    by_class : cupy.ndarray of shape (n_classes,) or None
+        The weight of the rows of each class.
+    """
+
+    codes: Any
+    classes: np.ndarray
+    by_class: Any
+
+    @classmethod
+    def of(cls, call: Call) -> _Signs:
+        codes, classes = inputs.labels(call)
+        weights = None
+        if call.parameters["class_weight"]:
+            weights = to_device(np.asarray(class_weights(call, codes, classes), np.float64))
+        return cls(codes, classes, weights)
+
+    def rows(self, call: Call) -> Iterator[Block]:
+        """Yield the rows of the call with a target for each class, of two classes one."""
+        import cupy
+
+        positive = cupy.arange(len(self.classes), dtype=np.int32)
+        positive = positive[1:] if len(self.classes) == 2 else positive
+        start = 0
+        for X, _, weight in blocks(call, target=False):
+            codes = self.codes[start : start + len(X)]
+            start += len(X)
+            targets = cupy.where(codes[:, None] == positive, 1.0, -1.0)
+            if self.by_class is not None:
+                of_class = self.by_class[codes]
+                weight = of_class if weight is None else of_class * weight
+            yield Block(X, targets, weight)
+
+
+class _OnSigns(MomentsEngine):
+    """A ridge regression for each class, of two classes one."""
+
+    methods = ("fit", "decision_function", "predict", "score")
+
+    def every_rule(self) -> tuple[Rule, ...]:
+        return (
+            *super().every_rule(),
+            inputs.EXTENDED_PRECISION,
+            inputs.PRECISION,
+            inputs.LABELS,
+        )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        signs = _Signs.of(call)
+        found = moments(call, target=False, rows=partial(signs.rows, call))
+        if not call.parameters["fit_intercept"]:
+            found = found.about_zero()
+        coef, attributes, options = self.solve(call, found, partial(signs.rows, call))
+        if not np.isfinite(coef).all():
+            raise Refusal("the coefficients are not finite")
+        intercept: Any = 0.0
+        if call.parameters["fit_intercept"]:
+            intercept = found.Y_mean - found.X_mean @ coef
+        attributes |= {"coef_": coef.T, "intercept_": intercept}
+        attributes = as_in_sklearn(
+            call,
+            attributes,
+            "fit_intercept",
+            *options,
+            n_classes=len(signs.classes),
+            **example_alphas(call),
+        )
+        attributes["_label_binarizer"] = LabelBinarizer(pos_label=1, neg_label=-1).fit(
+            signs.classes
+        )
+        if not isinstance(inspect.getattr_static(call.original, "classes_", None), property):
+            attributes["classes_"] = signs.classes
+        return Outcome(model=of_model(SimpleNamespace(**attributes)), attributes=attributes)
+
+    def solve(
+        self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
+    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
+        """Return coefficients of shape (n_features, n_targets), what other attributes there are
+        but for the intercept, and the hyperparameters on which their types depend.
+        """
+        raise NotImplementedError
+
+    def restore(self, estimator: Any) -> SimpleNamespace:
+        if estimator._label_binarizer.y_type_.startswith("multilabel"):
+            raise Refusal("it was fitted to several labels for each row")
+        return of_model(estimator)
+
+    def predictor(self, call: Call, model: Any) -> Callable[[Any], Any]:
+        coef, intercept = model.coef_.T, model.intercept_
+        if coef.shape[1:] == (1,):
+            return lambda X: (X @ coef + intercept)[:, 0]
+        return lambda X: X @ coef + intercept
+
+    def decision_function(self, call: Call, model: Any) -> Any:
+        """Return a score for each class, of two classes for the second."""
+        return mapped(call, self.predictor(call, model))
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return the labels of the highest scores."""
+        scores_of = self.predictor(call, model)
+
+        def codes(X: Any) -> Any:
+            import cupy
+
+            scores = scores_of(X)
+            if scores.ndim == 1:
+                scores = cupy.stack([-scores, scores], axis=1)
+            finite = cupy.isfinite(scores).all(axis=1)
+            return cupy.where(finite, scores.argmax(axis=1), np.nan)
+
+        return labelled(call, mapped(call, codes).astype(np.intp))
+
+    def score(self, call: Call, model: Any) -> float:
+        """Return the accuracy; the predictions come from the device."""
+        return accuracy(call, self.predict(call, model))
+
+
+#: Condition numbers of the scaled Gram matrix: up to the first the normal equations are solved as
+#: they are, up to the second their solution is made more exact.
+_GOOD, _FAIR = 1e6, 1e10
+
+#: scipy warns where the reciprocal condition number is below the machine epsilon.
+_WARNED_OF = 1e13
+
+
+class RidgeClassifierOnMoments(_OnSigns):
+    """Normal equations, as for `Ridge`."""
+
+    rules: tuple[Rule, ...] = (
+        only("positive", False),
+        # the others iterate, and report how often in n_iter_
+        only("solver", "auto", "svd", "cholesky"),
+        LONG,
+        few_features(10_000),
+    )
+
+    def solve(
+        self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
+    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
+        alpha = float(call.parameters["alpha"])
+        solver = least_squares.factor(found.gram + alpha * np.eye(len(found.gram)), np)
+        scaled, itself = (np.inf, np.inf) if solver is None else solver.conditions()
+        if solver is None or scaled > _FAIR or itself > _WARNED_OF:
+            raise Refusal("X is rank-deficient or nearly so beside the penalty")
+        coef = solver.solve(found.XY)
+        if scaled > _GOOD:
+            coef = coef + solver.solve(_gradient(found, coef, rows()) - alpha * coef)
+        name = call.parameters["solver"]
+        attributes = {"solver_": "cholesky" if name == "auto" else name, "n_iter_": None}
+        return coef, attributes, ("solver",)
+
+
+def _gradient(found: Moments, coef: np.ndarray, rows: Iterator[Block]) -> np.ndarray:
+    """Return X' (y - X coef) of centred data, in another pass over the rows."""
+    import cupy
+
+    means, on_device = (to_device(found.X_mean), to_device(found.Y_mean)), cupy.asarray(coef)
+    total = cupy.zeros(coef.shape)
+    for block in rows:
+        total += least_squares.gradient(*block, means, on_device, cupy)
+    return to_host(total)
+
+
+class RidgeClassifierCVOnMoments(_OnSigns):
+    """The penalty is the one that leaves rows that were left out the least squares of errors."""
+
+    rules: tuple[Rule, ...] = LEAVE_ONE_OUT
+
+    def solve(
+        self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
+    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
+        result = chosen(call, found, rows(), keep=keeps(call), by_target=False)
+        attributes = {"alpha_": result.alpha, "best_score_": result.score}
+        if result.squares is not None:
+            attributes["cv_results_"] = result.squares
+        if "store_cv_values" in call.parameters:
+            attributes["_store_cv_results"] = keeps(call)
+        return result.coef, attributes, ("store_cv_results",)
