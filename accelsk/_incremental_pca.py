@@ -96,7 +96,7 @@ class IncrementalPCAOnMoments(MomentsEngine):
     @staticmethod
     def _checked(model: SimpleNamespace) -> SimpleNamespace:
         if not bool(np.isfinite(to_host(model.explained_variance_ratio_)).all()):
-            raise Refusal("X has no variance, or too much; or it contains NaN or infinity")
+            raise Refusal("X has no variance, or too much")
         return model
 
     @staticmethod
@@ -165,6 +165,8 @@ def _batch_moments(call: Call, sizes: list[int], xp: Any) -> Iterator[tuple[int,
         for (block,) in row_blocks((rows,), size * at_a_time):
             batches = block.astype(np.float64).reshape(-1, size, d)
             means, grams = incremental.batch_moments(batches, cupy)
+            if not bool(cupy.isfinite(grams).all()):
+                raise Refusal(Invalid("X contains NaN or infinity, or its squares overflow"))
             if xp is np:
                 means, grams = to_host(means), to_host(grams)
             for mean, gram in zip(means, grams, strict=True):

@@ -52,7 +52,7 @@ class _Found(NamedTuple):
 
     Attributes
     ----------
-    mean : array of shape (n_features,)
+    mean : ndarray of shape (n_features,)
     values : array
         The singular values, descending: all of them, or those that are kept.
     vectors : array
@@ -140,19 +140,17 @@ class PCAOnMoments(MomentsEngine):
     def _from_covariance(self, call: Call, kept: Any, *, exact: bool) -> _Found:
         import cupy
 
-        of_rows = moments(call, target=False)
-        mean, gram = of_rows.X_mean, of_rows.gram
-        if len(gram) > spectra.HOST_SIZE:
-            gram = to_device(gram)
-        total = float(np.trace(of_rows.gram))
+        small = call.X.shape[1] <= spectra.HOST_SIZE
+        of_rows = moments(call, target=False, host=small)
+        mean = of_rows.X_mean
         singular = spectra.from_gram(
-            gram,
+            of_rows.gram,
             kept,
             cupy,
             least=self._well_posed if exact else None,
             again=lambda right: gram_again(call, mean, right),
         )
-        return _Found(mean, *singular, total)
+        return _Found(to_host(mean), *singular, float(of_rows.gram.trace()))
 
     def _from_rows(self, call: Call) -> _Found:
         """Decompose the rows themselves: there are not many more than columns, or fewer."""
@@ -162,7 +160,7 @@ class PCAOnMoments(MomentsEngine):
         mean = rows.mean(axis=0)
         rows -= mean
         singular = decomposition.right_singular(rows, cupy)
-        return _Found(mean, *singular, float((singular.values**2).sum()))
+        return _Found(to_host(mean), *singular, float((singular.values**2).sum()))
 
     def _outcome(self, call: Call, found: _Found, solver: str, n: Any) -> Outcome:
         import cupy

@@ -88,7 +88,7 @@ def whole(engine: Any, call: Call) -> Any:
     return engine.matrix(call).astype(np.float64)
 
 
-def gram_again(call: Call, centre: np.ndarray, right: Any) -> Any:
+def gram_again(call: Call, centre: Any, right: Any) -> Any:
     """Return the Gram matrix of (X - centre) @ right, from one more pass over the rows."""
     offset, right = to_device(centre), to_device(right)
     total: Any = 0.0

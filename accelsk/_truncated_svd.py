@@ -125,10 +125,9 @@ class TruncatedSVDOnMoments(MomentsEngine):
         import cupy
 
         n_samples, n_features = call.X.shape
-        of_rows = moments(call, target=False)
-        gram = of_rows.about_zero().gram
+        of_rows = moments(call, target=False, host=n_features <= spectra.HOST_SIZE)
         found = spectra.from_gram(
-            gram if n_features <= spectra.HOST_SIZE else to_device(gram),
+            of_rows.about_zero().gram,
             int(call.parameters["n_components"]),
             cupy,
             least=_WELL_POSED,
@@ -136,9 +135,8 @@ class TruncatedSVDOnMoments(MomentsEngine):
         )
         xp = cupy.get_array_module(found.vectors)
         vectors = found.vectors * decomposition.signs(found.vectors, xp)
-        on_host = to_host(vectors)
-        variance = ((on_host @ of_rows.gram) * on_host).sum(axis=1) / n_samples
-        total = np.trace(of_rows.gram) / n_samples
+        variance = ((vectors @ of_rows.gram) * vectors).sum(axis=1) / n_samples
+        total = of_rows.gram.trace() / n_samples
         return _outcome(call, Singular(found.values, vectors), variance, total)
 
     def transform(self, call: Call, model: Any) -> Any:

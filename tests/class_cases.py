@@ -169,6 +169,8 @@ CASES: dict[str, Case] = {
     ),
     "covariance.EmpiricalCovariance": Case(regression),
     "covariance.LedoitWolf": Case(regression),
+    "covariance.OAS": Case(regression),
+    "covariance.ShrunkCovariance": Case(regression),
     "decomposition.IncrementalPCA": Case(regression, {"n_components": 3, "batch_size": 50}),
     "decomposition.PCA": Case(regression),
     "decomposition.TruncatedSVD": Case(
@@ -203,6 +205,8 @@ CASES: dict[str, Case] = {
         regression, {"alpha": 0.1, "tol": 1e-10}, rtol=1e-6, vague=_DESCENT
     ),
     "linear_model.Lasso": Case(regression, {"alpha": 0.1, "tol": 1e-10}, rtol=1e-6, vague=_DESCENT),
+    "linear_model.ElasticNetCV": Case(regression, rtol=1e-6, vague=_DESCENT),
+    "linear_model.LassoCV": Case(regression, rtol=1e-6, vague=_DESCENT),
     "linear_model.LogisticRegression": Case(
         classification,
         {"C": 0.05, "tol": 1e-7, "max_iter": 1000},

@@ -2,47 +2,139 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["empirical", "inverse", "ledoit_wolf_shrinkage", "shrunk"]
+from accelsk.algorithms.spectra import nearby
+
+__all__ = [
+    "FourthMoments",
+    "inverse",
+    "ledoit_wolf_shrinkage",
+    "oas_shrinkage",
+    "shrunk",
+]
 
 #: Eigenvalues within this factor of the cutoff of a pseudo-inverse may be on either side of it.
 _UNCLEAR = 100.0
 
-
-def empirical(X: Any) -> Any:
-    """Return the maximum likelihood covariance of centred rows."""
-    return X.T @ X / len(X)
+#: Beyond this ratio of what is taken off a sum of fourth powers to what stays, digits are missed.
+_LARGEST_LOSS = 1e5
 
 
-def ledoit_wolf_shrinkage(X: Any, covariance: Any, xp: Any) -> float:
-    """Return how far Ledoit and Wolf shrink the covariance of centred rows.
+class FourthMoments:
+    """Sums that give the fourth powers of the lengths of rows about a mean not yet known.
+
+    With z a row about `shift`, they are those of |z|² z and of |z|⁴. Like the sums of squares they
+    are put right for the mean at the end.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        Centred.
-    covariance : array of shape (n_features, n_features)
-        That of `X`.
+    shift : array of shape (n_features,)
+        An estimate of the mean.
     xp : module
         The array namespace.
+    """
+
+    def __init__(self, shift: Any, xp: Any) -> None:
+        self._shift, self._xp = shift, xp
+        self._fourth: Any = 0.0
+        self._third: Any = xp.zeros(len(shift))
+
+    def add(self, X: Any) -> None:
+        """Take in a block of rows."""
+        rows = X - self._shift
+        lengths = (rows * rows) @ self._xp.ones(rows.shape[1])
+        self._fourth = lengths @ lengths + self._fourth
+        self._third += lengths @ rows
+
+    def about(self, mean: np.ndarray, gram: np.ndarray, n_samples: int) -> float | None:
+        """Return the sum of the fourth powers of the lengths of rows about `mean`.
+
+        Parameters
+        ----------
+        mean : ndarray of shape (n_features,)
+        gram : ndarray of shape (n_features, n_features)
+            The sum of products of the columns about `mean`.
+        n_samples : int
+
+        Returns
+        -------
+        total : float or None
+            None where too few digits would be left.
+        """
+        third, shift = (a.get() if hasattr(a, "get") else a for a in (self._third, self._shift))
+        fourth, apart = float(self._fourth), mean - shift
+        square, trace = float(apart @ apart), float(np.trace(gram))
+        total = (
+            fourth
+            - 4.0 * float(apart @ third)
+            + 4.0 * float(apart @ gram @ apart)
+            + 2.0 * square * trace
+            + 3.0 * n_samples * square**2
+        )
+        return total if fourth <= _LARGEST_LOSS * total else None
+
+
+class _Size(NamedTuple):
+    """How large a covariance is, and how far from a multiple of the identity.
+
+    Attributes
+    ----------
+    spread : float
+        The sum of squares of its entries.
+    trace : float
+    distance : float
+        The mean over features of the squared distance to the nearest multiple of the identity.
+    """
+
+    spread: float
+    trace: float
+    distance: float
+
+
+def _size(covariance: np.ndarray) -> _Size:
+    spread, trace = float((covariance * covariance).sum()), float(np.trace(covariance))
+    n_features = len(covariance)
+    return _Size(spread, trace, (spread - trace**2 / n_features) / n_features)
+
+
+def ledoit_wolf_shrinkage(covariance: np.ndarray, fourth: float, n_samples: int) -> float:
+    """Return how far Ledoit and Wolf shrink a covariance.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (n_features, n_features)
+    fourth : float
+        The sum of the fourth powers of the lengths of the centred rows.
+    n_samples : int
 
     References
     ----------
     O. Ledoit and M. Wolf, "A well-conditioned estimator for large-dimensional covariance
     matrices", Journal of Multivariate Analysis 88(2), 2004, 365-411.
     """
-    n_samples, n_features = X.shape
-    # their d² and b², in units of the number of features
-    spread = float((covariance * covariance).sum())
-    trace = float(xp.trace(covariance))
-    distance = (spread - trace**2 / n_features) / n_features
-    norms = (X * X).sum(axis=1)
-    noise = (float(norms @ norms) / n_samples - spread) / (n_features * n_samples)
-    noise = min(noise, distance)
-    return 0.0 if noise == 0 else noise / distance
+    size = _size(covariance)
+    noise = (fourth / n_samples - size.spread) / (len(covariance) * n_samples)
+    noise = min(noise, size.distance)
+    return 0.0 if noise == 0 else noise / size.distance
+
+
+def oas_shrinkage(covariance: np.ndarray, n_samples: int) -> float:
+    """Return how far the oracle approximating estimator shrinks a covariance.
+
+    References
+    ----------
+    Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010, 5016-5029; as scikit-learn
+    computes it.
+    """
+    n_features = len(covariance)
+    square = float((covariance * covariance).mean())
+    middle = (float(np.trace(covariance)) / n_features) ** 2
+    apart = (n_samples + 1) * (square - middle / n_features)
+    return 1.0 if apart == 0 else min((square + middle) / apart, 1.0)
 
 
 def shrunk(covariance: Any, shrinkage: float, xp: Any) -> Any:
@@ -69,11 +161,26 @@ def inverse(covariance: Any, dtype: Any, xp: Any) -> Any:
     inverse : array or None
         None where rounding would decide which eigenvalues are zero.
     """
+    covariance, xp = nearby(covariance, xp)
+    share = len(covariance) * float(np.finfo(dtype).eps)
+    if (plain := _plain_inverse(covariance, _UNCLEAR * share, xp)) is not None:
+        return plain
     values, vectors = xp.linalg.eigh(covariance)
     size = xp.abs(values)
-    cutoff = size.max() * (len(covariance) * float(np.finfo(dtype).eps))
+    cutoff = size.max() * share
     if bool(((size > cutoff / _UNCLEAR) & (size < cutoff * _UNCLEAR)).any()):
         return None
     kept = size > cutoff
     scaled = vectors * xp.where(kept, 1 / xp.where(kept, values, 1), 0)
     return scaled @ vectors.T
+
+
+def _plain_inverse(covariance: Any, least: float, xp: Any) -> Any:
+    """Return the inverse; None unless all eigenvalues are above `least` times the largest."""
+    try:
+        found = xp.linalg.inv(covariance)
+    except np.linalg.LinAlgError:
+        return None
+    # the Frobenius norms bound the largest eigenvalue and the reciprocal of the smallest
+    condition = xp.sqrt((covariance * covariance).sum() * (found * found).sum())
+    return 0.5 * (found + found.T) if bool(condition * least < 1.0) else None
