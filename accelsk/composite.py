@@ -9,6 +9,7 @@ from typing import Any
 
 from accelsk import residency
 from accelsk._sklearn import AvailableIfDescriptor
+from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.transfer import is_device_array, on_host, to_host
 from accelsk.estimator import Counterpart
 from accelsk.residency import Part, Run, Stays
@@ -93,6 +94,7 @@ def _call(
     if not _eligible(composite):
         with residency.entered(None):
             return method(*args, **kwargs)
+    args, kwargs, like = adopted_arguments(args, kwargs)
     X, y = _data(args, kwargs)
     answers_on_device = not on_host(X)
     stays: Stays = (lambda _: answers_on_device) if part is None else part.stays
@@ -105,17 +107,15 @@ def _call(
         return result
     if part is not None:
         return part.delivered(result)
-    return residency.sent_back(result) if answers_on_device else to_host(result)
+    if not answers_on_device:
+        return to_host(result)
+    return in_kind(residency.sent_back(result), like)
 
 
 def _eligible(composite: Any) -> bool:
-    own = vars(composite)
-    return (
-        residency.is_ours(composite)
-        and residency.usable()
-        # callbacks get to see what steps hand each other
-        and not (own.get("_skl_callbacks") or own.get("_parent_callback_ctx"))
-    )
+    # callbacks get to see what steps hand each other
+    watched = bool(vars(composite).get("_skl_callbacks"))
+    return residency.is_ours(composite) and residency.usable() and not watched
 
 
 def _data(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:

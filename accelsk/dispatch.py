@@ -26,6 +26,7 @@ from accelsk import costs, residency
 from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
 from accelsk.config import Config, current
 from accelsk.device.errors import poisons_context
+from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
 from accelsk.device.transfer import is_device_array, on_host, to_host
@@ -364,6 +365,7 @@ def _goes_plainly(estimator: Accelerated, method: Method) -> bool:
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
     if _goes_plainly(estimator, method):
         return method.run_original(estimator, args, kwargs)
+    args, kwargs, like = adopted_arguments(args, kwargs)
     part = residency.claim(estimator, method.name)
     if part is not None:
         args, kwargs = part.prepared(args, kwargs)
@@ -386,7 +388,7 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
     costs.ran(estimator, method.owner, method.name, chosen.expected, chosen.engine)
     engine, reasons = (None, chosen.reasons) if chosen.engine is None else (chosen.engine.name, ())
     report(watch.event(chosen.name, engine, reasons))
-    return result
+    return result if like is None else in_kind(result, like)
 
 
 def _fall_back(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from accelsk.device.foreign import adopted
 from accelsk.dispatch import method_of, plan
 from accelsk.registry import is_proxy
 
@@ -103,7 +104,7 @@ def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     dispatched = method_of(type(estimator), method)
     if dispatched is None:
         return Explanation(name, None, (), (f"no engine runs {method} itself",))
-    given = {"X": X, "y": y}
+    given = {"X": adopted(X), "y": adopted(y)}
     arguments = {
         k: v for k, v in given.items() if k in dispatched.signature.parameters and v is not None
     }

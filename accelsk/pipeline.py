@@ -55,11 +55,11 @@ class Pipeline(
     def _accelsk_parts(self, method: str, y: Any, stays: Stays) -> list[Part]:
         calls = self._accelsk_calls(method)
         parts, segment = [], Segment()
-        for (step, called), following in zip(calls, [*calls[1:], None], strict=True):
+        for place, (step, called) in enumerate(calls, 1):
             if not is_ours(step):
                 segment = Segment()
                 continue
-            kept = stays if following is None else _handed_on(following, y)
+            kept = stays if place == len(calls) else _handed_on(calls[place], y)
             shares = called == "fit_transform" and kept(None)
             parts.append(Part(step, called, kept, segment, shares=shares))
         return parts
