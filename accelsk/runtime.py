@@ -6,7 +6,7 @@ import logging
 import os
 
 from accelsk.config import current, environment
-from accelsk.device import memory, probe
+from accelsk.device import probe
 
 __all__ = ["enabled", "install"]
 
@@ -39,12 +39,15 @@ def enabled() -> bool:
     return current().device != "cpu" and probe.unusable() is None
 
 
-def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
+def install(
+    disable_uvm: bool = False, log_level: str | None = None, background: bool = False
+) -> None:
     """Get the GPU ready now instead of at the first call.
 
-    Looks for a usable GPU, imports the engine, sets up managed memory, sets the log level, and
-    sets the environment variables from which child processes take both. Without a usable GPU it
-    logs why, once, and everything runs in scikit-learn. Accelerated classes work without it.
+    Looks for a usable GPU, imports the engines, has what the accelerated classes imported so far
+    run on the GPU compiled, sets up managed memory, sets the log level, and sets the environment
+    variables from which child processes take both. Without a usable GPU it logs why, once, and
+    everything runs in scikit-learn. Accelerated classes work without it.
 
     Parameters
     ----------
@@ -55,6 +58,10 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     log_level : {"debug", "info", "warn", "error"}, default=None
         Level of the logger ``accelsk``. None takes the environment variable
         ``ACCELSK_LOG_LEVEL``, else "warn".
+    background : bool, default=False
+        Do it in another thread while the program goes on, reading its data for one. Until it is
+        done, calls run in scikit-learn, unless waiting for the GPU is sooner or ``device="gpu"``
+        is set.
 
     Raises
     ------
@@ -72,19 +79,12 @@ def install(disable_uvm: bool = False, log_level: str | None = None) -> None:
     _installed = True
     if probe.unusable() is not None:  # the probe has logged why
         return
-    from accelsk.engines.cuml import import_cuml
-    from accelsk.exceptions import Refusal
+    from accelsk import warmup
 
-    try:
-        import_cuml()
-    except Refusal:  # whoever raised it has logged why
-        return
-    if not disable_uvm:
-        try:
-            memory.enable_managed_memory()
-        except Exception as error:
-            logger.warning("No managed memory: %s: %s", type(error).__name__, error)
-    logger.info("The GPU is ready: %s", probe.gpu())
+    if background:
+        warmup.in_background(disable_uvm=disable_uvm)
+    else:
+        warmup.get_ready(disable_uvm=disable_uvm)
 
 
 def _level(argument: str | None) -> str:

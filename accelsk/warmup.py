@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import logging
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
@@ -12,10 +14,14 @@ from typing import Any
 from accelsk.costs import samples, startup
 from accelsk.costs.decision import name_of
 from accelsk.costs.work import ALIASES
-from accelsk.device import probe
+from accelsk.device import memory, probe
 from accelsk.dispatch import Method, method_of, plan
+from accelsk.engines.cuml import broken, import_cuml
+from accelsk.engines.on_device import import_cupy
+from accelsk.exceptions import Refusal
+from accelsk.registry import accelerated_classes
 
-__all__ = ["compile_kernels", "main", "use_device"]
+__all__ = ["compile_kernels", "get_ready", "imported", "in_background", "main", "use_device"]
 
 logger = logging.getLogger("accelsk")
 
@@ -68,6 +74,69 @@ def compile_kernels(
     return failures
 
 
+def imported() -> list[Any]:
+    """Return the accelerated classes of accelsk's own that have been imported."""
+    return [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
+
+
+def get_ready(*, disable_uvm: bool, stop: Callable[[], bool] = lambda: False) -> None:
+    """Load the libraries of the engines and compile what the classes imported so far run.
+
+    `stop` is asked between two steps whether to leave the rest.
+    """
+    start = perf_counter()
+    for name, step in {"cupy": import_cupy, "cuml": import_cuml, "": use_device}.items():
+        if stop():
+            return
+        try:
+            step()
+        except Refusal:  # whoever raised it has logged why
+            continue
+        except Exception as error:  # the first call will tell
+            logger.debug("the device could not be used", exc_info=error)
+            continue
+        if name:
+            startup.mark(name)
+    if probe.unusable() is not None or stop():
+        return
+    if not disable_uvm and broken() is None:
+        try:
+            memory.enable_managed_memory()
+        except Exception as error:
+            logger.warning("No managed memory: %s: %s", type(error).__name__, error)
+    for call, reason in compile_kernels(imported(), stop=stop).items():
+        logger.debug("%s was not compiled: %s", call, reason)
+    logger.info("The GPU is ready after %.1f s: %s", perf_counter() - start, probe.gpu())
+
+
+def in_background(*, disable_uvm: bool) -> threading.Thread:
+    """Start `get_ready` in a thread that does not keep the interpreter, and return the thread."""
+    ending = threading.Event()
+
+    def work() -> None:
+        startup.loading(True)
+        try:
+            get_ready(disable_uvm=disable_uvm, stop=ending.is_set)
+        except BaseException as error:
+            logger.warning("The GPU could not be got ready: %s: %s", type(error).__name__, error)
+        finally:
+            startup.loading(False)
+
+    thread = threading.Thread(target=work, name="accelsk-install", daemon=True)
+
+    def end() -> None:
+        # Python would end the thread in the middle of C++ code, which may end the process; an
+        # import that is under way fails once the interpreter is being taken apart
+        ending.set()
+        if thread.is_alive():
+            thread.join()
+
+    # before `atexit`: from then on no library can start threads of its own
+    getattr(threading, "_register_atexit", atexit.register)(end)
+    thread.start()
+    return thread
+
+
 def _run(model: Any, method: Method, data: samples.Sample) -> None:
     given = samples.arguments(model, method.name, data)
     if given is None:
@@ -94,7 +163,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Compile what the classes run on the GPU, for later processes to find.",
     )
     parser.parse_args(argv)
-    from accelsk.registry import accelerated_classes
     from accelsk.runtime import install
     from accelsk.support import import_accelerated
 
@@ -104,9 +172,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = perf_counter()
     import_accelerated()
     install()
-    classes = [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
-    failures = compile_kernels(classes)
-    for call, reason in failures.items():
-        logger.info("%s was not compiled: %s", call, reason)
-    print(f"{len(classes)} classes are ready after {perf_counter() - start:.0f} s")
+    print(f"{len(imported())} classes are ready after {perf_counter() - start:.0f} s")
     return 0

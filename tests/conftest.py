@@ -11,7 +11,9 @@ import hypothesis
 import numpy as np
 import pytest
 
-from accelsk import config, registry, runtime, support
+from accelsk import config, registry, runtime, support, warmup
+from accelsk.costs import ledger, startup, store
+from accelsk.costs.model import Table
 from accelsk.device import probe
 from accelsk.engines import cuml
 
@@ -39,6 +41,11 @@ def isolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     environment = {name: value for name, value in os.environ.items() if "ACCELSK" in name}
     classes = dict(registry._classes)
     monkeypatch.setattr(runtime, "_installed", False)
+    monkeypatch.setattr(warmup, "imported", list)  # `install` has nothing to compile
+    monkeypatch.setattr(store, "_table", Table())  # no call is sooner on the CPU
+    monkeypatch.setattr(startup, "_loaded", set())
+    monkeypatch.setattr(startup, "_compiled", set())
+    monkeypatch.setattr(ledger, "process", ledger.Debts())
     monkeypatch.setattr(probe, "_disabled", probe._disabled)
     monkeypatch.setattr(probe, "_found", probe._found)
     monkeypatch.setattr(cuml, "_broken", None)

@@ -113,8 +113,6 @@ class _Csr:
 
 def install(monkeypatch: Any) -> None:
     """Have accelsk believe that there is a GPU, on which arrays are `DeviceArray`."""
-    from accelsk.costs import store
-    from accelsk.costs.model import Table
     from accelsk.device import probe
 
     cupy = _Namespace("cupy", np)
@@ -138,7 +136,6 @@ def install(monkeypatch: Any) -> None:
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(probe, "unusable", lambda: None)
-    monkeypatch.setattr(store, "_table", Table())  # nothing is sooner on the CPU
 
 
 def installed() -> bool:

@@ -66,9 +66,8 @@ def table() -> Table:
         with _lock:
             if _table is None:
                 stored = _stored()
-                found = default() if stored is None else stored
-                _adapted = stored is not None or _same_machine(found)
-                _table = found
+                _adapted = stored is not None
+                _table = default() if stored is None else stored
     return _table
 
 
@@ -88,6 +87,8 @@ def adapt() -> None:
             return
         _adapted = True
         try:
+            if _same_machine(found):
+                return
             factors = machine.factors(machine.speeds(), found.speed)
         except Exception as error:
             logger.debug("the speed of this machine could not be measured", exc_info=error)
