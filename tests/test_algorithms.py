@@ -1,4 +1,4 @@
-"""k-means, least squares and completed trees on NumPy, held against scikit-learn."""
+"""k-means and completed trees on NumPy, held against scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.cluster import kmeans_plusplus as their_seeds
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.tree._tree import Tree
 
-from accelsk.algorithms import kmeans, least_squares, trees
+from accelsk.algorithms import kmeans, trees
 
 
 @st.composite
@@ -130,47 +129,6 @@ def test_long_data_is_summed_in_chunks(monkeypatch):
     whole = _lloyd(X, X[:4], None)
     monkeypatch.setattr(kmeans, "_CHUNK", 64)
     np.testing.assert_allclose(_lloyd(X, X[:4], None).centers, whole.centers)
-
-
-# Least squares
-
-
-@given(st.data(), st.booleans())
-def test_solution_is_scikit_learns_after_a_step_of_refinement(data, fit_intercept):
-    X = data.draw(rows(min_rows=12)) + 3
-    weight = data.draw(weights(len(X)))
-    y = np.random.default_rng(1).normal(size=(len(X), 2))
-    theirs = LinearRegression(fit_intercept=fit_intercept).fit(X, y, weight)
-    if np.linalg.matrix_rank(X if weight is None else X[weight > 0]) < X.shape[1]:
-        return
-    Xc, X_mean = least_squares.centered(X, weight, fit_intercept, np)
-    yc, y_mean = least_squares.centered(y, weight, fit_intercept, np)
-    R, singular = least_squares.triangle(Xc, np)
-    np.testing.assert_allclose(singular, np.linalg.svd(Xc, compute_uv=False), atol=1e-9)
-    rough = np.linalg.solve(Xc.T @ Xc, Xc.T @ yc) * (1 + 1e-6)
-    coef = least_squares.refined(rough, Xc, yc, R, np)
-    np.testing.assert_allclose(coef.T, theirs.coef_, atol=1e-8)
-    intercept = y_mean - X_mean @ coef
-    np.testing.assert_allclose(intercept, np.ones(2) * theirs.intercept_, atol=1e-7)
-
-
-def test_refinement_recovers_what_normal_equations_lose():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 4)) * [1, 1e2, 1e-2, 1e-4]
-    X[:, 1] += 1e3 * X[:, 0]
-    truth = np.array([[1.0], [-2.0], [3.0], [4.0]])
-    y = X @ truth
-    R = least_squares.triangle(X, np).R
-    rough = np.linalg.solve(X.T @ X, X.T @ y)
-    better = least_squares.refined(rough, X, y, R, np)
-    assert np.abs(better / truth - 1).max() < np.abs(rough / truth - 1).max() / 10
-
-
-def test_data_is_left_as_it_came():
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    before = X.copy()
-    least_squares.centered(X, np.arange(20.0), True, np)
-    np.testing.assert_array_equal(X, before)
 
 
 # Trees

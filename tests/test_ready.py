@@ -181,21 +181,19 @@ def _messages(caplog):
 
 
 def _engines():
-    from accelsk.cluster import KMeans
-    from accelsk.linear_model import Ridge
+    from accelsk.cluster import DBSCAN, KMeans
 
-    (cupy,), (cuml,) = KMeans._accelsk_engines, Ridge._accelsk_engines
+    (cupy,), (cuml,) = KMeans._accelsk_engines, DBSCAN._accelsk_engines
     assert (cupy.name, cuml.name) == ("cupy", "cuml")
     return cupy, cuml
 
 
 def _work(data):
-    from accelsk.cluster import KMeans
-    from accelsk.linear_model import Ridge
+    from accelsk.cluster import DBSCAN, KMeans
 
     with accelsk.profile(quiet=True) as results:
         for _ in range(2):
-            Ridge().fit(*data).predict(data[0])
+            DBSCAN().fit(data[0])
             KMeans(2, n_init=1).fit(data[0])
     return results.method_calls
 
@@ -211,7 +209,7 @@ def test_cuml_that_cannot_be_imported_costs_its_own_engines_only(installs, packa
     accelsk.install()
     assert _messages(caplog) == [reason]
     assert cuml.imports == 1
-    assert calls["Ridge.fit"].fallback_reasons == {reason}
+    assert calls["DBSCAN.fit"].fallback_reasons == {reason}
     assert [engine.unusable() for engine in _engines()] == [None, reason]
     assert accelsk.enabled()
 

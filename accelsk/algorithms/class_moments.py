@@ -14,9 +14,6 @@ from accelsk.algorithms.products import Product
 
 __all__ = ["ClassAccumulator", "ClassMoments", "GroupAccumulator"]
 
-#: Rows of the first block that the estimates of the means rest on.
-_SAMPLE = 8192
-
 
 class ClassMoments(NamedTuple):
     """Moments of each class.
@@ -51,14 +48,20 @@ def _members(codes: Any, n_groups: int, xp: Any) -> Any:
     return (codes[:, None] == xp.arange(n_groups, dtype=codes.dtype)).astype(np.float64)
 
 
-def _estimates(rows: Any, codes: Any, n_groups: int, xp: Any) -> Any:
-    """Return about the mean of each group; of all rows where a group is not among them."""
-    step = max(1, len(rows) // _SAMPLE)
+def _estimates(rows: Any, members: Any, xp: Any) -> Any:
+    """Return about the mean of each group, of all rows where a group is not among them."""
     overall = first_estimate(rows, xp)
-    members = _members(codes[::step], n_groups, xp)
     count = (xp.ones(len(members)) @ members)[:, None]
-    apart = members.T @ (rows[::step] - overall)
-    return overall + apart / xp.maximum(count, 1.0)
+    return overall + members.T @ (rows - overall) / xp.maximum(count, 1.0)
+
+
+def _shifts(known: Any, count: Any, rows: Any, members: Any, xp: Any) -> Any:
+    """Return estimates of the means: those `known`, but of a group that has had no rows a new one.
+
+    A group far off the others that comes late, as where rows are sorted, loses no digits so.
+    """
+    new = _estimates(rows, members, xp)
+    return new if known is None else xp.where(count[:, None] > 0, known, new)
 
 
 class ClassAccumulator:
@@ -72,13 +75,14 @@ class ClassAccumulator:
     keep : {"squares", "within"}
         What is to be found beside the means.
     means : array of shape (n_classes, n_features), default=None
-        Estimates of the means; found from the first block by default.
+        Estimates of the means; found from the first rows of each class by default.
     """
 
     def __init__(
         self, xp: Any, n_classes: int, keep: Literal["squares", "within"], means: Any = None
     ) -> None:
-        self._xp, self._n_classes, self._keep, self._shift = xp, n_classes, keep, means
+        self._xp, self._n_classes, self._keep = xp, n_classes, keep
+        self._shift, self._given = means, means is not None
         self._product: Product | None = None
         self._count: Any = None
         self._sums: Any = None
@@ -97,20 +101,20 @@ class ClassAccumulator:
         """
         xp, n_classes = self._xp, self._n_classes
         if self._count is None:
-            self._start(X, codes)
+            self._start(X.shape[1])
         width = X.shape[1] + n_classes
         rows = max(1, CHUNK // (8 * width))
         for start in range(0, len(X), rows):
             part = slice(start, start + rows)
             members = _members(codes[part], n_classes, xp)
+            if not self._given:
+                self._shift = _shifts(self._shift, self._count, X[part], members, xp)
             self._count += xp.ones(len(members)) @ members
             root = None if weight is None else xp.sqrt(weight[part].astype(np.float64, copy=False))
             self._add(X[part], codes[part], members, root)
 
-    def _start(self, X: Any, codes: Any) -> None:
-        xp, n_classes, d = self._xp, self._n_classes, X.shape[1]
-        if self._shift is None:
-            self._shift = _estimates(X, codes, n_classes, xp)
+    def _start(self, d: int) -> None:
+        xp, n_classes = self._xp, self._n_classes
         self._count = xp.zeros(n_classes)
         self._sums = xp.zeros((n_classes, d + 1))
         if self._keep == "within":
@@ -162,7 +166,8 @@ class GroupAccumulator:
 
     def __init__(self, xp: Any, n_groups: int) -> None:
         self._xp, self._n_groups = xp, n_groups
-        self._shifts: tuple[Any, Any] | None = None
+        self._X_shifts: Any = None
+        self._Y_shifts: Any = None
         self._products: list[Product] = []
         self._count: Any = xp.zeros(n_groups)
 
@@ -171,37 +176,30 @@ class GroupAccumulator:
         xp = self._xp
         if Y is not None and Y.ndim == 1:
             Y = Y[:, None]
-        if self._shifts is None:
-            self._start(X, codes, Y)
-        assert self._shifts is not None
-        X_shifts, Y_shifts = self._shifts
+        if not self._products:
+            n_targets = 0 if Y is None else Y.shape[1]
+            groups = range(self._n_groups)
+            self._products = [Product(xp, X.shape[1], n_targets, CHUNK) for _ in groups]
         for part in self._products[0].slices(len(X)):
             members = _members(codes[part], self._n_groups, xp)
+            self._X_shifts = _shifts(self._X_shifts, self._count, X[part], members, xp)
+            if Y is not None:
+                self._Y_shifts = _shifts(self._Y_shifts, self._count, Y[part], members, xp)
             self._count += xp.ones(len(members)) @ members
             if weight is not None:
                 members *= xp.sqrt(weight[part].astype(np.float64, copy=False))[:, None]
             for group, product in enumerate(self._products):
                 product.add(
                     X[part],
-                    X_shifts[group],
+                    self._X_shifts[group],
                     None if Y is None else Y[part],
-                    None if Y is None else Y_shifts[group],
+                    None if Y is None else self._Y_shifts[group],
                     members[:, group],
                 )
 
-    def _start(self, X: Any, codes: Any, Y: Any) -> None:
-        xp, n_groups = self._xp, self._n_groups
-        self._shifts = (
-            _estimates(X, codes, n_groups, xp),
-            None if Y is None else _estimates(Y, codes, n_groups, xp),
-        )
-        n_targets = 0 if Y is None else Y.shape[1]
-        self._products = [Product(xp, X.shape[1], n_targets, CHUNK) for _ in range(n_groups)]
-
     def result(self) -> list[Moments]:
         """Return the moments of each group; on the host it is known how many rows one has."""
-        assert self._shifts is not None
-        X_shifts, Y_shifts = self._shifts
+        X_shifts, Y_shifts = self._X_shifts, self._Y_shifts
         counts = self._count.get() if hasattr(self._count, "get") else self._count
         return [
             moments_of(

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.linear_model._coordinate_descent import enet_path
 
-from accelsk.algorithms.least_squares import centered
+from accelsk.algorithms import moments
 
-__all__ = ["Descent", "Moments", "descend", "moments", "rounding"]
+__all__ = ["Descent", "Moments", "descend", "of_moments", "rounding"]
 
 
 class Moments(NamedTuple):
@@ -35,36 +35,30 @@ class Moments(NamedTuple):
     y_mean: np.ndarray
 
 
-def moments(X: Any, y: Any, weight: Any, fit_intercept: bool, xp: Any) -> Moments:
-    """Return the moments of the data.
+def of_moments(found: moments.Moments) -> Moments:
+    """Return what coordinate descent reads, from moments on the host.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features), dtype=float64
-    y : array of shape (n_samples, n_targets), dtype=float64
-    weight : array of shape (n_samples,) or None
-    fit_intercept : bool
-    xp : module
-        The array namespace.
+    The objective is a weighted mean: only the ratios of the weights matter.
     """
-    if weight is not None:
-        # the objective is a weighted mean: only the ratios of the weights matter
-        weight = weight * (len(X) / weight.sum())
-    X, X_mean = centered(X, weight, fit_intercept, xp)
-    y, y_mean = centered(y, weight, fit_intercept, xp)
-    parts = (X.T @ X, y.T @ X, (y * y).sum(axis=0), X_mean, y_mean)
-    host = (part.get() if hasattr(part, "get") else part for part in parts)
-    return Moments(len(X), *map(np.ascontiguousarray, host))
+    factor = found.n_samples / found.weight
+    return Moments(
+        found.n_samples,
+        np.ascontiguousarray(factor * found.gram),
+        np.ascontiguousarray(factor * found.XY.T),
+        factor * found.YY,
+        found.X_mean,
+        found.Y_mean,
+    )
 
 
-def rounding(moments: Moments) -> float:
+def rounding(found: Moments) -> float:
     """Return how far rounding may move the gradient of the loss, in the unit of the penalty.
 
     Columns count as they came: what centring takes off them has left its rounding error.
     """
-    n_samples, gram = moments.n_samples, moments.gram
-    columns = np.sqrt(np.diag(gram) + n_samples * np.square(moments.X_mean))
-    largest = columns.max() * np.sqrt(moments.yy.max())
+    n_samples, gram = found.n_samples, found.gram
+    columns = np.sqrt(np.diag(gram) + n_samples * np.square(found.X_mean))
+    largest = columns.max() * np.sqrt(found.yy.max())
     return float(np.finfo(np.float64).eps * largest / n_samples)
 
 
@@ -83,7 +77,7 @@ class Descent(NamedTuple):
     n_iter: int
 
 
-def descend(moments: Moments, target: int, coef_init: np.ndarray, **parameters: Any) -> Descent:
+def descend(found: Moments, target: int, coef_init: np.ndarray, **parameters: Any) -> Descent:
     """Return the coefficients for one target, by scikit-learn's own iterations.
 
     scikit-learn's routine for a precomputed Gram matrix asks no more of the data than its
@@ -92,7 +86,7 @@ def descend(moments: Moments, target: int, coef_init: np.ndarray, **parameters: 
 
     Parameters
     ----------
-    moments : Moments
+    found : Moments
     target : int
     coef_init : ndarray of shape (n_features,)
         Where the descent starts.
@@ -100,10 +94,10 @@ def descend(moments: Moments, target: int, coef_init: np.ndarray, **parameters: 
         Those of `sklearn.linear_model.enet_path`, with one alpha.
     """
     _, coefs, gaps, n_iters = enet_path(
-        np.broadcast_to(np.float64(0), (moments.n_samples, len(moments.gram))),
-        np.sqrt(moments.yy[target : target + 1]),
-        precompute=moments.gram,
-        Xy=moments.Xy[target],
+        np.broadcast_to(np.float64(0), (found.n_samples, len(found.gram))),
+        np.sqrt(found.yy[target : target + 1]),
+        precompute=found.gram,
+        Xy=found.Xy[target],
         coef_init=coef_init.copy(),
         return_n_iter=True,
         check_input=False,

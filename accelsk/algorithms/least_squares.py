@@ -1,71 +1,254 @@
-"""Least squares: how well posed a problem is, and a solution made more exact."""
+"""Least squares from moments, and by orthogonal factorisation where moments have too few digits.
+
+Normal equations lose twice the digits that the condition number of X costs. Scaled to columns of
+norm one they lose what cannot be helped, and how much that is shows in their Cholesky factor.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Triangle", "centered", "refined", "triangle"]
+import numpy as np
+import scipy.linalg
+
+__all__ = [
+    "Factor",
+    "Spectral",
+    "Triangulation",
+    "factor",
+    "gradient",
+    "spectral",
+    "wide",
+]
+
+#: Steps of the power method that estimate a condition number; an estimate is all that is wanted.
+_STEPS = 8
 
 
-class Triangle(NamedTuple):
-    """The triangular factor of a matrix, and its singular values.
+def _solved(L: Any, right: Any, xp: Any, *, transposed: bool = False) -> Any:
+    """Return the solution of a triangular system with the lower factor `L`."""
+    if xp is np:
+        solve = scipy.linalg.solve_triangular
+    else:
+        from cupyx.scipy.linalg import solve_triangular as solve
+    return solve(L, right, trans=1 if transposed else 0, lower=True, check_finite=False)
+
+
+def _cholesky(matrix: Any, xp: Any) -> Any:
+    """Return the lower Cholesky factor, or None where there is none."""
+    try:
+        if xp is np:
+            return scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
+        import cupyx
+
+        with cupyx.errstate(linalg="raise"):
+            return xp.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+
+
+class Factor:
+    """The Cholesky factor of a matrix scaled to a diagonal of ones.
+
+    Rows and columns of zeros, those of constant features, are left out: they have solution zero.
+
+    Parameters
+    ----------
+    L : array of shape (rank, rank)
+    scale : array of shape (rank,)
+        The roots of the diagonal of the matrix.
+    used : array of shape (n,), dtype=bool, or None
+        Which rows and columns are not left out; None means all.
+    xp : module
+        The array namespace.
+    """
+
+    def __init__(self, L: Any, scale: Any, used: Any, xp: Any) -> None:
+        self._L, self._scale, self._used, self._xp = L, scale, used, xp
+        self.rank = len(scale)
+
+    def solve(self, right: Any) -> Any:
+        """Return the solution of the system with right sides of shape (n, k)."""
+        scale = self._scale[:, None]
+        half = _solved(self._L, self._among_used(right) / scale, self._xp)
+        found = _solved(self._L, half, self._xp, transposed=True) / scale
+        if self._used is None:
+            return found
+        result = self._xp.zeros(right.shape)
+        result[self._used] = found
+        return result
+
+    def _among_used(self, right: Any) -> Any:
+        return right if self._used is None else right[self._used]
+
+    def conditions(self) -> tuple[float, float]:
+        """Return about the condition numbers of the scaled matrix and of the matrix itself.
+
+        The power method finds a little less than they are, if anything.
+        """
+        xp, L = self._xp, self._L
+        start = xp.asarray(np.random.RandomState(0).standard_normal(len(L)))
+        # one vector for each of the two, side by side
+        scales = xp.stack([xp.ones(len(L)), self._scale], axis=1)
+        large = small = xp.stack([start, start], axis=1) / xp.sqrt(start @ start)
+        for _ in range(_STEPS):
+            large = scales * (L @ (L.T @ (scales * large)))
+            small = _solved(L, _solved(L, small / scales, xp), xp, transposed=True) / scales
+            grown = xp.sqrt((large * large).sum(axis=0))
+            shrunk = xp.sqrt((small * small).sum(axis=0))
+            large, small = large / grown, small / shrunk
+        scaled, itself = (grown * shrunk).tolist()
+        return scaled, itself
+
+    def problem(self, right: Any, to_host: Callable[[Any], np.ndarray]) -> Spectral:
+        """Return the least-squares problem whose normal equations have the right side `right`."""
+        right = self._among_used(right)
+        projected = to_host(_solved(self._L, right / self._scale[:, None], self._xp))
+        found = spectral(self._triangle(to_host), projected)
+        if self._used is None:
+            return found
+        used = to_host(self._used)
+
+        def coef(factors: np.ndarray) -> np.ndarray:
+            result = np.zeros((len(used), right.shape[1]))
+            result[used] = found.coef(factors[: self.rank])
+            return result
+
+        return Spectral(self._with_zeros(found.singular), coef)
+
+    def singular(self, to_host: Callable[[Any], np.ndarray]) -> np.ndarray:
+        """Return the roots of the eigenvalues of the matrix, in descending order."""
+        found = scipy.linalg.svdvals(self._triangle(to_host), check_finite=False)
+        return found if self._used is None else self._with_zeros(found)
+
+    def _with_zeros(self, singular: np.ndarray) -> np.ndarray:
+        return np.concatenate([singular, np.zeros(len(self._used) - self.rank)])
+
+    def _triangle(self, to_host: Callable[[Any], np.ndarray]) -> np.ndarray:
+        return to_host(self._L.T * self._scale)
+
+
+def factor(gram: Any, xp: Any) -> Factor | None:
+    """Return the factor of a Gram matrix, None unless it is clearly positive definite.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        Rows and columns of zeros do not count.
+    xp : module
+        The array namespace.
+    """
+    diagonal = xp.diagonal(gram)
+    used = None if bool((diagonal > 0).all()) else diagonal > 0
+    if used is not None:
+        gram, diagonal = gram[used][:, used], diagonal[used]
+    scale = xp.sqrt(diagonal)
+    L = _cholesky(gram / scale[:, None] / scale, xp) if len(scale) else None
+    return None if L is None else Factor(L, scale, used, xp)
+
+
+def gradient(X: Any, Y: Any, weight: Any, means: tuple[Any, Any], coef: Any, xp: Any) -> Any:
+    """Return the product of a block of centred rows and of what `coef` leaves of the targets.
+
+    From this, which is small, a solution is made more exact (Björck, "Stability analysis of the
+    method of seminormal equations", Linear Algebra and its Applications 88/89, 1987).
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    Y : array of shape (n_rows, n_targets)
+    weight : array of shape (n_rows,) or None
+    means : tuple of array
+        Those of X and of Y.
+    coef : array of shape (n_features, n_targets)
+    xp : module
+        The array namespace.
+    """
+    X = X - means[0]
+    left = Y - means[1] - X @ coef
+    if weight is not None:
+        left *= weight[:, None]
+    return X.T @ left
+
+
+class Spectral(NamedTuple):
+    """A least-squares problem in terms of its singular values.
 
     Attributes
     ----------
-    R : array of shape (n_features, n_features)
-    singular : array of shape (n_features,)
-        In descending order; those of the matrix itself.
+    singular : ndarray of shape (n_singular,)
+        In descending order.
+    coef : callable
+        From the factor of each singular value, ``1 / s`` for plain least squares, to coefficients
+        of shape (n_features, n_targets).
     """
 
-    R: Any
-    singular: Any
+    singular: np.ndarray
+    coef: Callable[[np.ndarray], Any]
 
 
-def centered(X: Any, weight: Any, fit_intercept: bool, xp: Any) -> tuple[Any, Any]:
-    """Return X less its weighted mean and scaled by the root of the weights, and the mean.
+def spectral(R: np.ndarray, projected: np.ndarray) -> Spectral:
+    """Return the problem ``R @ coef = projected``.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-    weight : array of shape (n_samples,) or None
-    fit_intercept : bool
-        Without an intercept the mean is left where it is.
-    xp : module
-        The array namespace.
+    R : ndarray of shape (n, n_features)
+    projected : ndarray of shape (n, n_targets)
     """
-    mean = xp.zeros(X.shape[1], X.dtype)
-    if fit_intercept:
-        mean = X.mean(axis=0) if weight is None else weight @ X / weight.sum()
-    X = X - mean
-    if weight is not None:
-        X *= xp.sqrt(weight)[:, None]
-    return X, mean
+    U, singular, Vt = scipy.linalg.svd(R, full_matrices=False, check_finite=False)
+    turned = U.T @ projected
+
+    def coef(factors: np.ndarray) -> np.ndarray:
+        # with several penalties each target has factors of its own
+        return Vt.T @ ((factors if factors.ndim == 2 else factors[:, None]) * turned)
+
+    return Spectral(singular, coef)
 
 
-def triangle(X: Any, xp: Any) -> Triangle:
-    """Return the triangular factor of `X`; its singular values are those of `X`."""
-    R = xp.linalg.qr(X, mode="r")
-    return Triangle(R, xp.linalg.svd(R, compute_uv=False))
-
-
-def refined(coef: Any, X: Any, y: Any, R: Any, xp: Any) -> Any:
-    """Return a least-squares solution after one step of corrected seminormal equations.
-
-    The step brings a solution of the normal equations to nearly the accuracy of a QR
-    factorisation (Björck, "Stability analysis of the method of seminormal equations", Linear
-    Algebra and its Applications 88/89, 1987).
+class Triangulation:
+    """Reduces centred rows of X and Y to a triangle, block by block, by orthogonal steps.
 
     Parameters
     ----------
-    coef : array of shape (n_features, n_targets)
-    X : array of shape (n_samples, n_features)
-        Centred and weighted.
-    y : array of shape (n_samples, n_targets)
-        Likewise.
-    R : array of shape (n_features, n_features)
-        The triangular factor of `X`.
+    means : tuple of array
+        Those of X and of Y.
     xp : module
         The array namespace.
     """
-    gradient = X.T @ (y - X @ coef)
-    return coef + xp.linalg.solve(R, xp.linalg.solve(R.T, gradient))
+
+    def __init__(self, means: tuple[Any, Any], xp: Any) -> None:
+        self._means = means
+        self._xp = xp
+        self._R: Any = None
+
+    def add(self, X: Any, Y: Any, weight: Any = None) -> None:
+        """Take in a block of rows."""
+        xp = self._xp
+        rows = xp.concatenate([X - self._means[0], Y - self._means[1]], axis=1)
+        if weight is not None:
+            rows *= xp.sqrt(weight.astype(np.float64, copy=False))[:, None]
+        if self._R is not None:
+            rows = xp.concatenate([self._R, rows])
+        self._R = xp.linalg.qr(rows, mode="r")
+
+    def result(self) -> Any:
+        """Return the upper triangle of ``[X, Y]``."""
+        return self._R
+
+
+def wide(X: Any, Y: Any, xp: Any, to_host: Callable[[Any], np.ndarray]) -> Spectral:
+    """Return the problem for centred rows that are fewer than the columns.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+    Y : array of shape (n_rows, n_targets)
+    xp : module
+        The array namespace.
+    to_host : callable
+        Makes an ndarray of an array.
+    """
+    Q, R = xp.linalg.qr(X.T, mode="reduced")
+    found = spectral(to_host(R).T, to_host(Y))
+    return Spectral(found.singular, lambda factors: Q @ xp.asarray(found.coef(factors)))

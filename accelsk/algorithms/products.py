@@ -90,7 +90,8 @@ class Product:
         self._tall = -(-(n_features + 1) // _ALIGNED) * _ALIGNED
         self._tall = min(self._tall, self._wide)
         tiles = -(-self._tall // _TILE) * -(-self._wide // _TILE)
-        most = max(1, _TILES // tiles) if hasattr(xp, "cuda") else 1
+        most = _TILES // tiles if hasattr(xp, "cuda") else 1
+        most = min(most, chunk // (8 * self._tall * self._wide))
         self._rows = max(1, chunk // (8 * self._wide))
         self._parts = max(1, min(most, self._rows // _FEWEST_ROWS))
         self._rows = -(-self._rows // self._parts) * self._parts
