@@ -28,6 +28,7 @@ __all__ = [
     "few_features",
     "intercept_of",
     "of_model",
+    "real_numbers",
 ]
 
 #: Most of what is here works on the Gram matrix of the columns.
@@ -40,6 +41,14 @@ QUIET = refuse("verbose", lambda call: call.parameters["verbose"])
 def few_features(most: int) -> Rule:
     """Return the rule for what the host does on the Gram matrix."""
     return refuse(f"more than {most} features", lambda call: call.X.shape[-1:] > (most,))
+
+
+def real_numbers(call: Call, parameter: str) -> np.ndarray | None:
+    """Return a hyperparameter as an array of floats where it is made of real numbers."""
+    try:
+        return np.asarray(call.parameters[parameter], dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def intercept_of(call: Call, found: Moments, coef: np.ndarray) -> Any:

@@ -11,7 +11,7 @@ import sklearn
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from accelsk._linear_moments import LONG, QUIET, LinearOnMoments, Warned, few_features
+from accelsk._linear_moments import LONG, QUIET, LinearOnMoments, Warned, few_features, real_numbers
 from accelsk._sklearn import alpha_grid
 from accelsk.algorithms.folds import FoldMoments, Folds, folds_of
 from accelsk.algorithms.moments import DigitsLost, Moments
@@ -104,8 +104,21 @@ def _bad_alphas(call: Call) -> bool:
     """Whether scikit-learn has an error for ``alphas``, or descends without a penalty."""
     if _n_alphas(call.parameters) is not None:
         return False
-    alphas = np.asarray(call.parameters["alphas"], np.float64)
-    return alphas.ndim != 1 or not alphas.size or not (alphas > 0).all()
+    alphas = real_numbers(call, "alphas")
+    return alphas is None or alphas.ndim != 1 or not alphas.size or not (alphas > 0).all()
+
+
+def _bad_ratio(call: Call) -> bool:
+    """Whether there is no L1 penalty, or scikit-learn has an error for ``l1_ratio``."""
+    if "l1_ratio" not in call.parameters:
+        return False
+    ratios = real_numbers(call, "l1_ratio")
+    return (
+        ratios is None
+        or ratios.ndim > 1
+        or not ratios.size
+        or not ((ratios > 0) & (ratios <= 1)).all()
+    )
 
 
 class PathCVOnMoments(LinearOnMoments):
@@ -118,10 +131,7 @@ class PathCVOnMoments(LinearOnMoments):
         only("precompute", "auto", True, False),
         refuse("scikit-learn warns of n_alphas or alphas", _deprecated),
         refuse("alphas are not positive numbers", _bad_alphas),
-        refuse(
-            "no L1 penalty",
-            lambda call: not np.all(np.asarray(call.parameters.get("l1_ratio", 1.0)) > 0),
-        ),
+        refuse("l1_ratio is not above 0 and up to 1", _bad_ratio),
         LONG,
         few_features(5_000),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from accelsk._linear_moments import LONG, Solved, Warned, few_features
+from accelsk._linear_moments import LONG, Solved, Warned, few_features, real_numbers
 from accelsk.algorithms.moments import Moments
 from accelsk.algorithms.ridge_cv import LeaveOneOut
 from accelsk.device.transfer import to_host
@@ -17,7 +17,14 @@ from accelsk.engines.base import Call, Rule, only, refuse
 from accelsk.engines.moments import Block, blocks
 from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["LEAVE_ONE_OUT", "Chosen", "RidgeCVOnMoments", "chosen", "example_alphas", "keeps"]
+__all__ = [
+    "LEAVE_ONE_OUT",
+    "Chosen",
+    "RidgeCVOnMoments",
+    "chosen",
+    "example_alphas",
+    "keeps",
+]
 
 #: A row that has the fit to itself to this degree leaves no digits to its error.
 _LEAST_LEFT = 1e-6
@@ -25,11 +32,10 @@ _LEAST_LEFT = 1e-6
 
 def _bad_alphas(call: Call) -> bool:
     """Whether scikit-learn has an error for ``alphas``."""
-    alphas = call.parameters["alphas"]
-    if isinstance(alphas, tuple) and len(alphas) == 1:
+    given, alphas = call.parameters["alphas"], real_numbers(call, "alphas")
+    if isinstance(given, tuple) and len(given) == 1:
         return True  # which it tries to write to
-    alphas = np.asarray(alphas, dtype=np.float64)
-    return not (alphas > 0).all() or alphas.ndim > 1 or alphas.size == 0
+    return alphas is None or alphas.ndim > 1 or not alphas.size or not (alphas > 0).all()
 
 
 LEAVE_ONE_OUT: tuple[Rule, ...] = (
