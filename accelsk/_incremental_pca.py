@@ -11,12 +11,12 @@ import numpy as np
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import _incremental_mean_and_var
 
-from accelsk._projections import COORDINATES, dtype_of, projected, reconstructed, whole
+from accelsk._projections import COORDINATES, dtype_of, gram_again, projected, reconstructed, whole
 from accelsk.algorithms import incremental, spectra
 from accelsk.device.stream import row_blocks
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Outcome, refuse
-from accelsk.engines.moments import MomentsEngine
+from accelsk.engines.moments import MomentsEngine, moments
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = ["IncrementalPCAOnMoments"]
@@ -86,6 +86,8 @@ class IncrementalPCAOnMoments(MomentsEngine):
     def _continued(self, call: Call, before: Any, sizes: list[int]) -> SimpleNamespace:
         """Return what `before` and the rows of X come to, in batches of the given sizes."""
         n = _n_components(call, before, sizes[0])
+        if before is None and n == call.X.shape[1]:
+            return self._checked(_at_once(call))
         if sizes[0] >= call.X.shape[1]:
             try:
                 return self._checked(_by_gram(call, before, sizes, n))
@@ -107,11 +109,7 @@ class IncrementalPCAOnMoments(MomentsEngine):
             model.components_ = model.components_.astype(dtype_of(call))
             model.singular_values_ = model.singular_values_.astype(dtype_of(call))
         at_hand = {n: value for n, value in vars(model).items() if not is_device_array(value)}
-        on_device = {
-            name: to_device(value) if isinstance(value, np.ndarray) else value
-            for name, value in vars(model).items()
-        }
-        return Outcome(model=SimpleNamespace(**on_device), attributes=at_hand)
+        return Outcome(model=_on_device(model), attributes=at_hand)
 
     def transform(self, call: Call, model: Any) -> Any:
         """Return the coordinates of X in the components."""
@@ -124,6 +122,11 @@ class IncrementalPCAOnMoments(MomentsEngine):
 
 def _on_host(model: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(**{name: to_host(value) for name, value in vars(model).items()})
+
+
+def _on_device(model: SimpleNamespace) -> SimpleNamespace:
+    moved = {n: to_device(v) if isinstance(v, np.ndarray) else v for n, v in vars(model).items()}
+    return SimpleNamespace(**moved)
 
 
 def _n_components(call: Call, before: Any, n_first: int) -> int:
@@ -139,16 +142,23 @@ def _n_components(call: Call, before: Any, n_first: int) -> int:
     return n
 
 
+def _at_once(call: Call) -> SimpleNamespace:
+    """Return what the steps come to where each keeps all components."""
+    import cupy
+
+    small = call.X.shape[1] <= spectra.HOST_SIZE
+    of_rows = moments(call, target=False, host=small)
+    return incremental.from_all_rows(
+        of_rows, lambda right: gram_again(call, of_rows.X_mean, right), np if small else cupy
+    )
+
+
 def _by_gram(call: Call, before: Any, sizes: list[int], n_components: int) -> SimpleNamespace:
     """Take the steps from the Gram matrices of the batches."""
     import cupy
 
     xp = np if call.X.shape[1] <= spectra.HOST_SIZE else cupy
-    model = before
-    if xp is cupy and before is not None:
-        model = SimpleNamespace(
-            **{n: to_device(v) if isinstance(v, np.ndarray) else v for n, v in vars(before).items()}
-        )
+    model = before if xp is np or before is None else _on_device(before)
     for n_rows, mean, gram in _batch_moments(call, sizes, xp):
         model = incremental.from_batch_moments(model, n_rows, mean, gram, n_components, xp)
     return model
@@ -193,9 +203,7 @@ def _by_rows(
     if (max(sizes) + n_components + 1) * d <= _HOST_STEP:
         rows, xp = to_host(rows), np
     elif before is not None:
-        before = SimpleNamespace(
-            **{n: to_device(v) if isinstance(v, np.ndarray) else v for n, v in vars(before).items()}
-        )
+        before = _on_device(before)
     model, start = before, 0
     for size in sizes:
         model = incremental.from_rows(model, rows[start : start + size], n_components, xp)

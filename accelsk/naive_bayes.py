@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import abc
-from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import sklearn.naive_bayes as _original
 
+from accelsk._gaussian_nb import GaussianNBOnMoments
 from accelsk._mirror import mirror
 from accelsk._naive_bayes import ONE_ALPHA, DiscreteOnCupy, NaiveBayesOnCupy
 from accelsk.algorithms import naive_bayes
-from accelsk.algorithms.naive_bayes import Categories, Moments
+from accelsk.algorithms.naive_bayes import Categories
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call
@@ -21,70 +21,6 @@ from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
 __all__, __getattr__, __dir__ = mirror(__name__)
-
-
-@cache
-def _keeps_float32() -> bool:
-    """Whether the installed scikit-learn's GaussianNB has float32 attributes for float32 X."""
-    X = np.array([[0], [1]], np.float32)
-    return _original.GaussianNB().fit(X, [0, 1]).theta_.dtype == np.float32
-
-
-class _GaussianNBOnCupy(NaiveBayesOnCupy):
-    rules = (*NaiveBayesOnCupy.rules, inputs.PRECISION)
-    state = ("theta_", "var_", "class_count_", "class_prior_", "epsilon_")
-
-    def updated(
-        self, call: Call, before: Any, X: Any, codes: Any, weight: Any, n_classes: int
-    ) -> SimpleNamespace:
-        import cupy
-
-        largest = X.dtype.type(float(X.astype(np.float64).var(axis=0).max()))
-        epsilon = call.parameters["var_smoothing"] * largest
-        if before is None:
-            dtype = X.dtype if _keeps_float32() else np.dtype(np.float64)
-            shape = (n_classes, X.shape[1])
-            earlier = Moments(cupy.zeros(n_classes), cupy.zeros(shape), cupy.zeros(shape))
-            prior = self._priors(call, n_classes, dtype)
-        else:
-            dtype, prior = before.theta_.dtype, before.class_prior_
-            earlier = Moments(
-                before.class_count_.astype(np.float64),
-                before.theta_.astype(np.float64),
-                before.var_.astype(np.float64)
-                - float(epsilon),  # as scikit-learn does: the new one
-            )
-        mass, mean, variance = naive_bayes.moments(X, codes, weight, earlier, cupy)
-        if call.parameters["priors"] is None:
-            prior = (mass / mass.sum()).astype(dtype)
-        return SimpleNamespace(
-            theta_=mean.astype(dtype),
-            var_=(variance + float(epsilon)).astype(dtype),
-            class_count_=mass.astype(dtype),
-            class_prior_=prior,
-            epsilon_=epsilon,
-        )
-
-    def _priors(self, call: Call, n_classes: int, dtype: Any) -> Any:
-        priors = call.parameters["priors"]
-        if priors is None:
-            return None
-        priors = np.asarray(to_host(priors), dtype if _keeps_float32() else None)
-        fits = priors.shape == (n_classes,) and priors.dtype.kind in "iuf"
-        if not (fits and np.isclose(priors.sum(), 1) and (priors >= 0).all()):
-            raise Refusal(Invalid("priors are not probabilities of the classes"))
-        return to_device(priors)
-
-    def log_joint(self, call: Call, model: Any, X: Any) -> Any:
-        import cupy
-
-        variance, prior = model.var_.astype(np.float64), model.class_prior_.astype(np.float64)
-        if not bool((variance > 0).all() & (prior > 0).all()):
-            raise Refusal("a class or a variance is zero, of which NumPy warns")
-        joint = naive_bayes.gaussian_log_joint(
-            X, model.theta_.astype(np.float64), variance, prior, cupy
-        )
-        return joint.astype(np.result_type(call.X.dtype, model.theta_.dtype))
 
 
 class _CountsOnCupy(DiscreteOnCupy):
@@ -269,7 +205,7 @@ class _CategoricalNBOnCupy(DiscreteOnCupy):
         )
 
 
-class GaussianNB(Accelerated, _original.GaussianNB, engines=[_GaussianNBOnCupy()]): ...
+class GaussianNB(Accelerated, _original.GaussianNB, engines=[GaussianNBOnMoments()]): ...
 
 
 class MultinomialNB(Accelerated, _original.MultinomialNB, engines=[_MultinomialNBOnCupy()]): ...

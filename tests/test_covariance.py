@@ -85,11 +85,11 @@ def test_half_precision_is_left_to_scikit_learn(name):
 def test_errors_are_scikit_learns(name, bad):
     X = ROWS.copy()
     X[7, 2] = bad
-    with pytest.raises(ValueError, match="contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
         getattr(covariance, name)().fit(X)
     est = getattr(covariance, name)().fit(ROWS)
     for method in (est.score, est.mahalanobis):
-        with pytest.raises(ValueError, match="contains (NaN|infinity)"):
+        with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
             method(X)
         with pytest.raises(ValueError, match="features"):
             method(X[:, 3:])

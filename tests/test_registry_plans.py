@@ -54,6 +54,7 @@ def _arguments(cls, name, *, new=False):
     """Return what a method of this name is given, by keyword."""
     data = case_of(cls).data()
     given = {"X": data.new, "y": data.new_y} if new else {"X": data.X, "y": data.y}
+    given["X_test"] = data.new
     if name == "inverse_transform":
         given = {"X": data.codes, "y": data.codes}
     if data.X is None and name != "inverse_transform":

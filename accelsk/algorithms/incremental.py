@@ -12,6 +12,7 @@ International Journal of Computer Vision 77, 2008, 125-141.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -19,8 +20,19 @@ import numpy as np
 
 from accelsk.algorithms import spectra
 from accelsk.algorithms.decomposition import right_singular, signs
+from accelsk.algorithms.moments import Moments
 
-__all__ = ["UnresolvedError", "batch_moments", "from_batch_moments", "from_rows"]
+__all__ = [
+    "UnresolvedError",
+    "batch_moments",
+    "from_all_rows",
+    "from_batch_moments",
+    "from_rows",
+]
+
+
+#: The ratio of singular values down to which they are made exact.
+_LEAST = 1e-8
 
 
 class UnresolvedError(ArithmeticError):
@@ -156,3 +168,21 @@ def from_batch_moments(
         rest = max(0.0, float(xp.trace(gram)) - float(squares.sum()))
         noise = np.float64(rest / (min(n_rows, d) - n_components) / (joined.total - 1))
     return _updated(joined, xp.sqrt(squares), vectors * signs(vectors, xp), noise, n_components)
+
+
+def from_all_rows(moments: Moments, again: Callable[[Any], Any], xp: Any) -> SimpleNamespace:
+    """Return what any batches come to as long as no component is dropped.
+
+    Parameters
+    ----------
+    moments : Moments
+        Those of all rows; more of them than columns.
+    again : callable
+        From an array T to the Gram matrix of the centred rows times T.
+    xp : module
+        The array namespace of `moments`.
+    """
+    scatter = xp.diagonal(moments.gram)
+    joined = _Joined(moments.n_samples, moments.X_mean, scatter, [])
+    values, vectors = spectra.from_gram(moments.gram, None, xp, least=_LEAST, again=again)
+    return _updated(joined, values, vectors * signs(vectors, xp), 0.0, len(values))

@@ -15,7 +15,7 @@ __all__ = [
     "class_sums",
     "gaussian_log_joint",
     "log_normalised",
-    "moments",
+    "merged",
 ]
 
 #: Elements of the largest intermediate array: 256 MB in float64.
@@ -67,16 +67,13 @@ class Moments(NamedTuple):
     variance: Any
 
 
-def moments(X: Any, codes: Any, weight: Any, before: Moments, xp: Any) -> Moments:
-    """Return the moments of the rows so far.
+def merged(before: Moments, new: Moments, xp: Any) -> Moments:
+    """Return the moments of the rows before and of new ones together.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-    codes : array of int of shape (n_samples,)
-    weight : array of shape (n_samples,) or None
-    before : Moments
-        Those of the rows before, in float64; zeros where there were none.
+    before, new : Moments
+        In float64; zeros where there were no rows.
     xp : module
         The array namespace.
 
@@ -85,41 +82,32 @@ def moments(X: Any, codes: Any, weight: Any, before: Moments, xp: Any) -> Moment
     T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
     computing sample variances", COMPSTAT 1982, 30-41.
     """
-    n_classes = len(before.mass)
-    mass, sums = class_sums(X, codes, weight, n_classes, xp)
-    mean = sums / xp.where(mass > 0, mass, 1)[:, None]
-    spread = xp.zeros(mean.shape)
-    step = max(1, _CHUNK // X.shape[1])
-    for start in range(0, len(X), step):
-        rows = slice(start, start + step)
-        apart = X[rows] - mean[codes[rows]]
-        some = None if weight is None else weight[rows]
-        spread += class_sums(apart * apart, codes[rows], some, n_classes, xp)[1]
-    total = before.mass + mass
-    share = (mass / xp.where(total > 0, total, 1))[:, None]
-    apart = mean - before.mean
+    total = before.mass + new.mass
+    divisor = xp.where(total > 0, total, 1)[:, None]
+    share = new.mass[:, None] / divisor
+    apart = new.mean - before.mean
+    spread = new.mass[:, None] * new.variance
     spread += before.mass[:, None] * (before.variance + share * apart**2)
-    after = Moments(
-        total, before.mean + share * apart, spread / xp.where(total > 0, total, 1)[:, None]
-    )
-    met = (mass > 0)[:, None]  # what a class had before stays as it was to the last digit
+    met = (new.mass > 0)[:, None]  # what a class had before stays as it was to the last digit
     return Moments(
         total,
-        xp.where(met, after.mean, before.mean),
-        xp.where(met, after.variance, before.variance),
+        xp.where(met, before.mean + share * apart, before.mean),
+        xp.where(met, spread / divisor, before.variance),
     )
 
 
 def gaussian_log_joint(X: Any, mean: Any, variance: Any, prior: Any, xp: Any) -> Any:
     """Return log P(class) + log P(x | class), of shape (n_samples, n_classes), in float64."""
     constant = xp.log(prior) - 0.5 * xp.log(2 * np.pi * variance).sum(axis=1)
+    inverse = 0.5 / variance
     result = xp.empty((len(X), len(mean)))
     step = max(1, _CHUNK // X.shape[1])
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
         for c in range(len(mean)):
             apart = X[rows] - mean[c]
-            result[rows, c] = constant[c] - 0.5 * (apart * apart / variance[c]).sum(axis=1)
+            apart *= apart
+            result[rows, c] = constant[c] - apart @ inverse[c]
     return result
 
 
