@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import re
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,9 +22,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 
 import accelsk
+from accelsk.device import traffic
 from accelsk.profiling import MethodStats, ProfileResults
-from accelsk.profiling.events import Event, Stopwatch
-from accelsk.profiling.report import format_duration, render
+from accelsk.profiling.events import Event, Stopwatch, report
+from accelsk.profiling.export import CPU_COLOUR, GPU_COLOUR
+from accelsk.profiling.report import format_bytes, format_duration, render
+from accelsk.profiling.workers import Process
 
 
 def test_calls_are_counted_by_where_they_ran(data):
@@ -278,3 +286,269 @@ def test_a_block_that_raises_prints_what_ran(capsys, data):
     with pytest.raises(ZeroDivisionError):
         block()
     assert "Line.fit" in capsys.readouterr().out
+
+
+def test_bytes_that_a_call_moves_are_its_own(labelled, monkeypatch):
+    X, y = labelled
+    logistic = GENERIC[LogisticRegression]().fit(X, y)
+    engine = engine_of(logistic)
+    engine.refusing = {"score": "not today"}
+    compute = engine.compute
+
+    def moving(call, model):
+        traffic.sent(1000, time.perf_counter())
+        traffic.received(30)
+        return compute(call, model)
+
+    monkeypatch.setattr(engine, "compute", moving)
+    with accelsk.profile(quiet=True) as results:
+        logistic.score(X, y)
+    predict, score = (results.method_calls[f"LogisticRegression.{n}"] for n in ("predict", "score"))
+    assert (predict.uploaded, predict.downloaded) == (1000, 30)
+    assert (score.uploaded, score.downloaded) == (0, 0)
+    assert "To GPU" in str(results)
+    assert "1kB" in str(results)
+    assert "30B" in str(results)
+
+
+def test_a_transfer_is_kept_with_the_call_that_made_it():
+    with Stopwatch() as outer:
+        traffic.sent(5, time.perf_counter())
+        with Stopwatch() as inner:
+            traffic.received(7, time.perf_counter())
+        traffic.sent(6, time.perf_counter())
+    assert [t.downloaded for t in inner.transfers] == [7]
+    assert [t.uploaded for t in outer.transfers] == [5, 6]
+    traffic.sent(5, time.perf_counter())  # outside of a call: nobody would take it
+    assert traffic._count.transfers is None
+
+
+def test_columns_of_bytes_are_there_only_if_some_moved():
+    assert "GPU  " not in render({"A.fit": MethodStats(gpu_calls=1)}).partition("\n")[0]
+    assert "To GPU" not in render({"A.fit": MethodStats(gpu_calls=1)})
+    table = render({"A.fit": MethodStats(gpu_calls=1, uploaded=400_000_000)})
+    assert "To GPU" in table
+    assert "From GPU" not in table
+    assert "400MB" in table
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0"), (1, "1B"), (999, "999B"), (999_600, "1MB"), (1_250_000, "1.2MB"), (3e15, "3000TB")],
+)
+def test_bytes(n_bytes, text):
+    assert format_bytes(n_bytes) == text
+
+
+def test_a_call_that_raises_is_counted_and_said(data):
+    X, y = data
+    with accelsk.profile(quiet=True) as results, contextlib.suppress(ValueError):
+        AcceleratedLine().fit(X, y[:-1])
+    stats = results.method_calls["Line.fit"]
+    assert (stats.gpu_calls, stats.cpu_calls) == (0, 1)
+    assert stats.errors == {"ValueError": 1}
+    assert "Raised an error:\n  Line.fit\n    - ValueError" in str(results)
+
+
+def test_an_interrupted_call_is_counted(data, monkeypatch):
+    def run(call, model):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine_of(AcceleratedLine), "run", run)
+    with accelsk.profile(quiet=True) as results, pytest.raises(KeyboardInterrupt):
+        AcceleratedLine().fit(*data)
+    assert results.method_calls["Line.fit"].errors == {"KeyboardInterrupt": 1}
+    assert getattr(Stopwatch._running, "innermost", None) is None
+
+
+def test_an_event_costs_microseconds():
+    def many(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            with Stopwatch() as watch:
+                pass
+            report(watch.event("A.fit", None))
+        return (time.perf_counter() - start) / n
+
+    assert min(many(500) for _ in range(5)) < 25e-6
+
+
+# What programs get
+
+
+@pytest.fixture
+def results():
+    """A profile of known figures, with a worker process."""
+    results = ProfileResults()
+    moved = traffic.Transfer(results._clock + 0.1, 0.05, uploaded=4000)
+    for event in (
+        Event("A.fit", "moments", 0.5, (), 4000, 200, results._clock, 0.5, (moved,), thread="main"),
+        Event("A.fit", None, 0.25, ("X is <sparse>",), error="ValueError", thread="pool_0"),
+        Event("B.fit", None, 1.0, ("forked",), process=Process(7, "LokyProcess-1"), thread="main"),
+    ):
+        results._add(event)
+    return results
+
+
+def test_dict_has_the_figures_by_process(results):
+    figures = results.to_dict()
+    assert figures["functions"]["A.fit"] == {
+        "gpu_calls": 1,
+        "gpu_time": 0.5,
+        "cpu_calls": 1,
+        "cpu_time": 0.25,
+        "fallback_reasons": ["X is <sparse>"],
+        "uploaded": 4000,
+        "downloaded": 200,
+        "errors": {"ValueError": 1},
+        "worker_calls": 0,
+        "engines": ["moments"],
+    }
+    here, worker = figures["processes"]
+    assert (here["pid"], here["worker"], [*here["functions"]]) == (os.getpid(), False, ["A.fit"])
+    assert (worker["pid"], worker["name"], worker["worker"]) == (7, "LokyProcess-1", True)
+    assert worker["functions"]["B.fit"]["cpu_calls"] == 1
+    assert figures["functions"]["B.fit"]["worker_calls"] == 1
+    assert figures["accelsk"] == accelsk.__version__
+
+
+def test_json_is_the_dict(results, tmp_path):
+    path = tmp_path / "profile.json"
+    assert json.loads(results.to_json(path)) == results.to_dict()
+    assert json.loads(path.read_text()) == results.to_dict()
+    assert "\n" not in results.to_json(indent=None)
+
+
+def test_frame_has_a_row_for_each_function(results):
+    pd = pytest.importorskip("pandas")
+    frame = results.to_pandas()
+    assert list(frame.index) == ["A.fit", "B.fit"]
+    assert frame.loc["A.fit", "gpu_time"] == 0.5
+    assert frame.loc["B.fit", "fallback_reasons"] == ["forked"]
+    assert frame["uploaded"].sum() == 4000
+    empty = ProfileResults().to_pandas()
+    assert list(empty.columns) == list(frame.columns)
+    assert isinstance(empty, pd.DataFrame)
+
+
+def test_plot_draws_both_times(results):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.switch_backend("agg")
+    ax = results.plot()
+    assert [bar.get_width() for bar in ax.patches] == [0.5, 0.0, 0.25, 1.0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["A.fit", "B.fit"]
+    _, mine = plt.subplots()
+    assert results.plot(mine) is mine
+    assert ProfileResults().plot() is not mine
+    plt.close("all")
+
+
+def test_trace_has_calls_transfers_threads_and_processes(results, tmp_path):
+    path = tmp_path / "trace.json"
+    results.save_trace(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert all(
+        {"name", "cat", "ts", "dur", "pid", "tid", "args"} <= event.keys() for event in slices
+    )
+    assert [(s["name"], s["cat"]) for s in slices] == [
+        ("A.fit", "gpu"),
+        ("to the GPU: 4kB", "transfer"),
+        ("A.fit", "scikit-learn"),
+        ("B.fit", "scikit-learn"),
+    ]
+    fit, moved, failed, worker = slices
+    assert fit["args"]["engine"] == "moments"
+    assert fit["args"]["uploaded"] == 4000
+    assert fit["ts"] <= moved["ts"] < moved["ts"] + moved["dur"] <= fit["ts"] + fit["dur"]
+    assert failed["args"]["reasons"] == ["X is <sparse>"]
+    assert failed["args"]["error"] == "ValueError"
+    assert (fit["pid"], worker["pid"]) == (os.getpid(), 7)
+    assert len({(s["pid"], s["tid"]) for s in slices}) == 3
+    names = {(e["name"], e["args"].get("name")) for e in events if e["ph"] == "M"}
+    assert names >= {
+        ("process_name", "LokyProcess-1 (7)"),
+        ("thread_name", "main"),
+        ("thread_name", "pool_0"),
+    }
+
+
+def test_trace_of_real_calls_nests(labelled, tmp_path):
+    X, y = labelled
+    logistic = GENERIC[LogisticRegression]().fit(X, y)
+    engine_of(logistic).refusing = {"score": "not today"}
+    with accelsk.profile(quiet=True) as results:
+        logistic.score(X, y)
+        with ThreadPoolExecutor(1, "workers") as pool:
+            pool.submit(logistic.predict, X).result()
+    results.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    inner, outer, other = (event for event in events if event["ph"] == "X")
+    assert outer["ts"] <= inner["ts"]
+    assert inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"]
+    assert outer["tid"] == inner["tid"] != other["tid"]
+    assert 0 <= outer["ts"] < results.wall_time * 1e6
+
+
+def test_calls_beyond_a_limit_are_counted_but_not_traced(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys.modules["accelsk.profiling.profile"], "EVENTS_KEPT", 3)
+    results = ProfileResults()
+    for _ in range(5):
+        results._add(Event("A.fit", None, 0.1))
+    results.save_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 3
+    assert trace["otherData"]["calls left out"] == 2
+    assert results.method_calls["A.fit"].cpu_calls == 5
+
+
+class _Tags(HTMLParser):
+    """Checks that each element is closed in turn, and keeps the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+
+def html_text(html):
+    """Return the text of well-formed HTML."""
+    parser = _Tags()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    return parser.text
+
+
+def test_html_is_well_formed_and_says_what_the_text_does(results):
+    text = html_text(results._repr_html_())
+    for piece in (
+        "A.fit",
+        "500ms",
+        "X is <sparse>",
+        "ValueError",
+        "1 call ran in 1 worker process.",
+    ):
+        assert piece in text
+    assert "<sparse>" not in results._repr_html_()
+    assert "No calls" in html_text(ProfileResults()._repr_html_())
+
+
+def test_html_names_no_colour_of_text_or_page(results):
+    style = results._repr_html_().partition("</style>")[0]
+    assert set(re.findall(r"[ ;{]color: ([^;]+);", style)) == {"inherit", CPU_COLOUR}
+    assert set(re.findall(r"background: ([^;]+);", style)) <= {
+        "transparent",
+        GPU_COLOUR,
+        CPU_COLOUR,
+        "color-mix(in srgb, currentColor 7%, transparent)",
+    }

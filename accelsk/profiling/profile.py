@@ -84,8 +84,10 @@ class ProfileResults:
     ----------
     method_calls : dict of str to MethodStats
         By qualified name, such as ``"Ridge.fit"``, in the order of the first call.
+    own_calls : dict of str to MethodStats
+        Those of them that ran in this process.
     workers : dict of Process to dict
-        The same for each worker process by itself. A process has a `pid` and a `name`.
+        Those that ran in worker processes, by process. It has a `pid` and a `name`.
     started : float
         When the block began, in seconds since the epoch.
     wall_time : float
@@ -94,6 +96,7 @@ class ProfileResults:
 
     def __init__(self) -> None:
         self.method_calls: dict[str, MethodStats] = {}
+        self.own_calls: dict[str, MethodStats] = {}
         self.workers: dict[Process, dict[str, MethodStats]] = {}
         self.started = time.time()
         self.wall_time = 0.0
@@ -106,9 +109,9 @@ class ProfileResults:
     def _add(self, event: Event) -> None:
         with self._lock:
             self.method_calls.setdefault(event.name, MethodStats()).add(event)
-            if event.process is not None:
-                calls = self.workers.setdefault(event.process, {})
-                calls.setdefault(event.name, MethodStats()).add(event)
+            worker = event.process
+            calls = self.own_calls if worker is None else self.workers.setdefault(worker, {})
+            calls.setdefault(event.name, MethodStats()).add(event)
             if len(self._events) < EVENTS_KEPT:
                 self._events.append(event)
             else:

@@ -44,8 +44,10 @@ class Process(NamedTuple):
 
 
 def _folder() -> str:
-    """Return the folder of all processes of the user."""
-    return os.path.join(tempfile.gettempdir(), f"accelsk-profiles-{os.getuid()}")
+    """Return the folder of all processes of the user; in memory where there is such a place."""
+    memory = os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK)
+    place = "/dev/shm" if memory else tempfile.gettempdir()
+    return os.path.join(place, f"accelsk-profiles-{os.getuid()}")
 
 
 def _is_ours(folder: str) -> bool:
