@@ -171,7 +171,8 @@ def _describe(value: Any) -> Argument:
     if type(value) in (np.ndarray, np.memmap):
         return Argument(value, "numpy", value.shape, value.dtype)
     if is_device_array(value):
-        kind = "sparse" if sys.modules["cupyx.scipy.sparse"].issparse(value) else "cupy"
+        issparse = getattr(sys.modules.get("cupyx.scipy.sparse"), "issparse", None)
+        kind = "sparse" if issparse is not None and issparse(value) else "cupy"
         return Argument(value, kind, value.shape, value.dtype)
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
         return Argument(value, "scalar", (), np.asarray(value).dtype)

@@ -333,7 +333,7 @@ class GenericEngine(ObedientEngine):
             arguments["X"] = np.array(call.X.array, dtype=None if self.any_dtype else call.X.dtype)
         for name in ("y", "sample_weight"):
             if call.argument(name).kind not in ("none", "scalar", "other"):
-                arguments[name] = call.argument(name).array
+                arguments[name] = np.array(call.argument(name).array)
         plain = self.original(**call.parameters) if call.fits else model
         try:
             with warnings.catch_warnings(record=True) as caught:

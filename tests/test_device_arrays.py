@@ -16,6 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import accelsk
+from accelsk.data import describe
 from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Outcome
 
@@ -128,4 +129,5 @@ def test_nothing_is_on_the_device_before_cupy_is_complete(cupy, data, monkeypatc
 def test_arrays_are_told_before_sparse_matrices_can_be(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", types.ModuleType("sparse"))
     assert is_device_array(_up(data[0]))
+    assert describe(_up(data[0])).kind == "cupy"
     assert not is_device_array(data[0])
