@@ -84,6 +84,14 @@ def alike(ours, theirs, rtol=1e-12, atol=1e-12):
 # Columns
 
 
+def column_moments(X, weight=None, block=70, shift=None):
+    accumulator = columns.Accumulator(np, shift)
+    for start in range(0, len(X), block):
+        rows = slice(start, start + block)
+        accumulator.add(X[rows], None if weight is None else weight[rows])
+    return accumulator.result()
+
+
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alone", "weighted"])
 @pytest.mark.parametrize("X", [ROWS, GAPS, ROWS.astype(np.float32), np.asfortranarray(GAPS)])
 def test_moments_leave_missing_values_out(X, weight, monkeypatch):
@@ -91,7 +99,8 @@ def test_moments_leave_missing_values_out(X, weight, monkeypatch):
     there = ~np.isnan(X)
     w = there * (np.ones(len(X)) if weight is None else weight)[:, None]
     values = np.where(there, X, 0).astype(np.float64)
-    count, mean, squares = columns.moments(X, weight, np)
+    count, mean, squares, rows, _ = column_moments(X, weight)
+    np.testing.assert_array_equal(rows, there.sum(axis=0))
     np.testing.assert_allclose(count, w.sum(axis=0), rtol=1e-13)
     np.testing.assert_allclose(mean, np.average(values, axis=0, weights=w), rtol=1e-12)
     spread = (w * (values - mean) ** 2).sum(axis=0)
@@ -100,22 +109,39 @@ def test_moments_leave_missing_values_out(X, weight, monkeypatch):
 
 def test_moments_lose_no_digits_to_an_offset():
     X = RNG.randint(0, 100, (1000, 2)) / 64.0
-    _, mean, squares = columns.moments(X + 2.0**30, None, np)
-    _, expected_mean, expected = columns.moments(X, None, np)
+    _, mean, squares, _, loss = column_moments(X + 2.0**30)
+    _, expected_mean, expected, _, _ = column_moments(X)
+    assert loss.max() < 2
     np.testing.assert_allclose(mean - 2.0**30, expected_mean, rtol=1e-6)
     np.testing.assert_allclose(squares, expected, rtol=1e-13)
 
 
 def test_moments_of_parts_add_up():
-    whole = columns.moments(ROWS, WEIGHTS, np)
-    one, other = (columns.moments(ROWS[s], WEIGHTS[s], np) for s in (slice(99), slice(99, None)))
-    for found, expected in zip(columns.merged(one, other), whole, strict=True):
+    whole = column_moments(ROWS, WEIGHTS)
+    one, other = (column_moments(ROWS[s], WEIGHTS[s]) for s in (slice(99), slice(99, None)))
+    for found, expected in zip(columns.merged(one, other)[:4], whole[:4], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@given(arrays.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4))))
-def test_extremes_leave_missing_values_out(X):
-    low, high = columns.extremes(X, np)
+def test_an_estimate_of_a_column_without_values_yet_is_replaced():
+    X = np.concatenate([np.full((500, 2), np.nan), 1e6 + RNG.normal(size=(9500, 2))])
+    first = column_moments(X, block=500)
+    assert first.loss.max() > 30
+    again = column_moments(X, block=500, shift=first.mean)
+    assert again.loss.max() < 1.01
+    np.testing.assert_allclose(again.squares / again.count, np.nanvar(X, axis=0), rtol=1e-9)
+    scaler = preprocessing.StandardScaler().fit(X)
+    np.testing.assert_allclose(scaler.var_, np.nanvar(X, axis=0), rtol=1e-9)
+
+
+@given(
+    arrays.arrays(np.float64, st.tuples(st.integers(1, 40), st.integers(1, 4))), st.integers(1, 50)
+)
+def test_extremes_leave_missing_values_out(X, block):
+    extremes = columns.Extremes(np)
+    for start in range(0, len(X), block):
+        extremes.add(X[start : start + block])
+    low, high = extremes.result()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(low, np.nanmin(X, axis=0))
@@ -135,6 +161,17 @@ def test_a_scaler_is_scikit_learns(key, X):
     same(ours.transform(X), scaled, 1e-9, 1e-9)
     same(ours.fit_transform(X), scaled, 1e-9, 1e-9)
     same(ours.inverse_transform(scaled), theirs.inverse_transform(scaled))
+
+
+@pytest.mark.parametrize("key", SCALERS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_scaler_streams_what_is_larger_than_the_memory_limit(key, order):
+    name, options = SCALERS[key]
+    ours, theirs = pair(name, **options)
+    X = np.array(GAPS, order=order)
+    with accelsk.config_context(device_memory_limit=X.nbytes // 2):
+        alike(ours.fit(X), theirs.fit(X))
+        same(ours.fit_transform(X), theirs.transform(X), 1e-9, 1e-9)
 
 
 @pytest.mark.parametrize("key", SCALERS)

@@ -1,4 +1,4 @@
-"""Moments and extremes of columns, missing values left out."""
+"""Moments and extremes of columns, missing values left out, from one pass over the rows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Moments", "extremes", "merged", "moments"]
+__all__ = ["Accumulator", "Extremes", "Moments", "first_estimate", "merged"]
 
-#: Elements that are summed at a time: 256 MB in float64. On an H200, 2**22 took 2.6 times as long
-#: and 2**28 hardly less (2026-11-30).
-_CHUNK = 1 << 25
+#: Elements that are summed at a time: 64 MB in float64.
+_CHUNK = 1 << 23
+
+#: Rows of the first block that the estimate of the mean rests on.
+_SAMPLE = 1024
 
 
 class Moments(NamedTuple):
@@ -24,64 +26,93 @@ class Moments(NamedTuple):
     mean : array of shape (n_features,), dtype=float64
     squares : array of shape (n_features,), dtype=float64
         The sum of squared distances from the mean.
+    rows : array of shape (n_features,), dtype=float64
+        The rows that have a value, whatever they weigh.
+    loss : array of shape (n_features,), dtype=float64
+        By how much the squares were larger before they were taken about the mean.
     """
 
     count: Any
     mean: Any
     squares: Any
+    rows: Any
+    loss: Any
 
 
-def _sums(X: Any, weight: Any, of: Callable[[Any], tuple[Any, ...]], xp: Any) -> list[Any]:
-    """Return the weighted sum of each column of each array in ``of(rows)``, in float64.
+def first_estimate(X: Any, xp: Any) -> Any:
+    """Return about the mean of each column: exactly its value where there is but one.
 
-    As a product, which is far faster on a device than a sum along the first axis.
+    A column whose first rows have no value gets zero.
     """
-    totals: list[Any] = []
-    step = max(1, _CHUNK // X.shape[1])
-    factors = xp.ones(len(X), np.float64) if weight is None else weight
-    for start in range(0, len(X), step):
-        parts = of(X[start : start + step].astype(np.float64, copy=False))
-        sums = [xp.dot(part.T, factors[start : start + step]) for part in parts]
-        totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else sums
-    return totals
+    sample = X[:: max(1, len(X) // _SAMPLE)].astype(np.float64)
+    present = ~xp.isnan(sample)
+    some = _folded(sample, xp.fmax)
+    some = xp.where(xp.isfinite(some), some, 0.0)
+    apart = xp.where(present, sample - some, 0.0)
+    ones = xp.ones(len(sample))
+    return some + ones @ apart / xp.maximum(ones @ present.astype(np.float64), 1.0)
 
 
-def moments(X: Any, weight: Any, xp: Any) -> Moments:
-    """Return the moments of each column, missing values left out, in float64.
-
-    The mean first, then what is left of it and the squares about it, so that an offset costs no
-    digits.
+class Accumulator:
+    """Takes blocks of rows, and gives the `Moments` of their columns.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        Infinite values make moments that are not finite.
-    weight : array of shape (n_samples,), dtype=float64, or None
     xp : module
         The array namespace.
+    shift : array of shape (n_features,), default=None
+        Estimates of the means, which cost an offset no digits; found from the first block by
+        default.
     """
-    [total] = _sums(X, weight, lambda rows: (rows,), xp)
 
-    def present(rows: Any) -> tuple[Any, Any]:
-        missing = xp.isnan(rows)
-        return xp.where(missing, 0.0, rows), (~missing).astype(np.float64)
+    def __init__(self, xp: Any, shift: Any = None) -> None:
+        self._xp = xp
+        self._shift = shift
+        self._totals: list[Any] = []
 
-    missing = not bool(xp.isfinite(total).all())
-    if missing:
-        total, count = _sums(X, weight, present, xp)
-    else:
-        everything = len(X) if weight is None else weight.sum()
-        count = xp.zeros(X.shape[1], np.float64) + everything
-    mean = total / count
+    def add(self, X: Any, weight: Any = None) -> None:
+        """Take in a block of rows, with weights of shape (n_rows,)."""
+        xp = self._xp
+        if self._shift is None:
+            self._shift = first_estimate(X, xp)
+        step = max(1, _CHUNK // X.shape[1])
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
+            sums = self._sums(X[part], None if weight is None else weight[part])
+            totals = self._totals
+            self._totals = [a + b for a, b in zip(totals, sums, strict=True)] if totals else sums
 
-    def apart(rows: Any) -> tuple[Any, Any]:
-        rows = rows - mean
-        if missing:
-            rows = xp.where(xp.isnan(rows), 0.0, rows)
-        return rows, rows * rows
+    def _sums(self, X: Any, weight: Any) -> list[Any]:
+        """Return the rows that are there, their weights, and sums and squares about the shift.
 
-    rest, squares = _sums(X, weight, apart, xp)
-    return Moments(count, mean + rest / count, squares - rest**2 / count)
+        As products, which are far faster on a device than sums along the first axis.
+        """
+        xp = self._xp
+        apart = X - self._shift
+        there = xp.ones(len(X))
+        if X.dtype.kind == "f":
+            missing = xp.isnan(X)
+            apart = xp.where(missing, 0.0, apart)
+            rows = len(X) - there @ missing.astype(np.float64)
+        else:
+            rows = xp.full(X.shape[1], float(len(X)))
+        if weight is None:
+            count = rows
+        else:
+            there = weight.astype(np.float64, copy=False)
+            count = xp.full(X.shape[1], 1.0) * there.sum()
+            if X.dtype.kind == "f":
+                count = count - there @ missing.astype(np.float64)
+        return [rows, count, there @ apart, there @ (apart * apart)]
+
+    def result(self) -> Moments:
+        """Return the moments of the rows so far, of which there are some."""
+        xp = self._xp
+        rows, count, total, squares = self._totals
+        apart = total / xp.where(count > 0, count, 1.0)
+        left = xp.maximum(squares - total * apart, 0.0)
+        loss = xp.where(left > 0, squares / xp.where(left > 0, left, 1.0), 0.0)
+        return Moments(count, self._shift + apart, left, rows, loss)
 
 
 def merged(one: Moments, other: Moments) -> Moments:
@@ -92,16 +123,41 @@ def merged(one: Moments, other: Moments) -> Moments:
         count,
         (one.count * one.mean + other.count * other.mean) / count,
         one.squares + other.squares + apart**2 * one.count * other.count / count,
+        one.rows + other.rows,
+        np.maximum(one.loss, other.loss),
     )
 
 
-def extremes(X: Any, xp: Any) -> tuple[Any, Any]:
-    """Return the least and the greatest value of each column, NaN where it has none.
+class Extremes:
+    """Takes blocks of rows, and gives the least and the greatest value of each column.
 
-    Halves are compared until one row is left, which is far faster on a device than a reduction
-    along the first axis.
+    A column without values has NaN. Halves are compared until one row is left, which is far
+    faster on a device than a reduction along the first axis.
+
+    Parameters
+    ----------
+    xp : module
+        The array namespace.
     """
-    return _folded(X, xp.fmin), _folded(X, xp.fmax)
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._least: Any = None
+        self._greatest: Any = None
+
+    def add(self, X: Any) -> None:
+        """Take in a block of rows."""
+        xp = self._xp
+        least, greatest = _folded(X, xp.fmin), _folded(X, xp.fmax)
+        if self._least is not None:
+            least = xp.fmin(self._least, least)
+            greatest = xp.fmax(self._greatest, greatest)
+        # a view of the block would not outlive it
+        self._least, self._greatest = least.copy(), greatest.copy()
+
+    def result(self) -> tuple[Any, Any]:
+        """Return the least and the greatest values."""
+        return self._least, self._greatest
 
 
 def _folded(X: Any, pairwise: Callable[[Any, Any], Any]) -> Any:

@@ -28,11 +28,11 @@ _STEPS = 8
 
 def _solved(L: Any, right: Any, xp: Any, *, transposed: bool = False) -> Any:
     """Return the solution of a triangular system with the lower factor `L`."""
-    if xp is np:
-        solve = scipy.linalg.solve_triangular
-    else:
-        from cupyx.scipy.linalg import solve_triangular as solve
-    return solve(L, right, trans=1 if transposed else 0, lower=True, check_finite=False)
+    linalg: Any = scipy.linalg
+    if xp is not np:
+        from cupyx.scipy import linalg  # type: ignore[no-redef]
+    trans = 1 if transposed else 0
+    return linalg.solve_triangular(L, right, trans=trans, lower=True, check_finite=False)
 
 
 def _cholesky(matrix: Any, xp: Any) -> Any:

@@ -195,18 +195,36 @@ def as_float(X: Any) -> Any:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
-def mapped(call: Call, function: Callable[[Any], Any]) -> Any:
+def _finite(X: Any, result: Any) -> Any:
+    import cupy
+
+    return cupy.isfinite(result).all()
+
+
+def mapped(
+    call: Call,
+    function: Callable[[Any], Any],
+    valid: Callable[[Any, Any], Any] = _finite,
+) -> Any:
     """Return what `function` gives for the rows of ``X``, block by block, where they came from.
 
-    `function` takes rows as `as_float` gives them. Values that are not finite are refused.
+    Parameters
+    ----------
+    call : Call
+    function : callable
+        From rows as `as_float` gives them, which may be the caller's, to an array with as many.
+    valid : callable, default=None
+        From such rows and the result to whether they are valid, on the device. Others are
+        refused; those whose result is not finite by default.
     """
     import cupy
 
     flags = []
 
     def checked(X: Any) -> Any:
-        result = function(as_float(X))
-        flags.append(cupy.isfinite(result).all())
+        X = as_float(X)
+        result = function(X)
+        flags.append(valid(X, result))
         return result
 
     X = call.X.array
@@ -253,6 +271,14 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
     return float(scores.mean())
 
 
+def _hold(call: Call) -> None:
+    """Have ``X`` on the device where there is ample room: it is passed over more than once."""
+    X, gpu = call.X.array, probe.gpu()
+    room = current().device_memory_limit or (None if gpu is None else gpu.memory)
+    if room is not None and _SHARE * X.nbytes <= room:
+        call.X.__dict__["array"] = to_device(X)
+
+
 class MomentsEngine(CupyEngine):
     """One estimator from moments. `fit` gets X as it came, on the host or on the device."""
 
@@ -260,8 +286,11 @@ class MomentsEngine(CupyEngine):
     streamed = True
 
     def run_fit(self, call: Call) -> Outcome:
+        again = call.method == "fit_transform"
+        if again:
+            _hold(call)
         outcome = self.fit(call, call.X.array)
-        if call.method == "fit_transform":
+        if again:
             outcome.result = self.transform_fitted(call, outcome.model, call.X.array)
         return outcome
 

@@ -12,9 +12,9 @@ from accelsk.preprocessing._labels import LabelBinarizerOnCupy, LabelEncoderOnCu
 from accelsk.preprocessing._one_hot import OneHotEncoderOnCupy
 from accelsk.preprocessing._polynomials import PolynomialFeaturesOnCupy
 from accelsk.preprocessing._scalers import (
-    MaxAbsScalerOnCupy,
-    MinMaxScalerOnCupy,
-    StandardScalerOnCupy,
+    MaxAbsScalerOnMoments,
+    MinMaxScalerOnMoments,
+    StandardScalerOnMoments,
 )
 from accelsk.preprocessing._target_encoding import TargetEncoderOnCupy
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = mirror(__name__)
 
 
-class StandardScaler(Accelerated, _data.StandardScaler, engines=[StandardScalerOnCupy()]): ...
+class StandardScaler(Accelerated, _data.StandardScaler, engines=[StandardScalerOnMoments()]): ...
 
 
-class MinMaxScaler(Accelerated, _data.MinMaxScaler, engines=[MinMaxScalerOnCupy()]): ...
+class MinMaxScaler(Accelerated, _data.MinMaxScaler, engines=[MinMaxScalerOnMoments()]): ...
 
 
-class MaxAbsScaler(Accelerated, _data.MaxAbsScaler, engines=[MaxAbsScalerOnCupy()]): ...
+class MaxAbsScaler(Accelerated, _data.MaxAbsScaler, engines=[MaxAbsScalerOnMoments()]): ...
 
 
 class PolynomialFeatures(

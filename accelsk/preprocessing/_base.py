@@ -13,7 +13,7 @@ from accelsk.engines.base import Call, Rule, refuse
 from accelsk.engines.cupy import CupyEngine
 from accelsk.exceptions import Invalid
 
-__all__ = ["FIT_ARGUMENTS", "HALF", "Preprocessor", "fresh", "numbers", "plain", "shares"]
+__all__ = ["FIT_ARGUMENTS", "HALF", "Preprocessor", "numbers", "plain"]
 
 
 def plain(call: Call) -> Any:
@@ -24,19 +24,6 @@ def plain(call: Call) -> Any:
     """
     original: Any = call.original
     return original(**{name: call.parameters[name] for name in original._get_param_names()})
-
-
-def fresh(call: Call) -> Any:
-    """Return ``X`` as floats on the device, in memory that the caller does not share."""
-    X = numbers(call)
-    return X.copy() if shares(call, X) else X
-
-
-def shares(call: Call, X: Any) -> bool:
-    """Whether `X` on the device is the caller's own memory."""
-    import cupy
-
-    return call.X.kind == "cupy" and bool(cupy.may_share_memory(X, call.X.array))
 
 
 def numbers(call: Call) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,12 @@ import numpy as np
 
 from accelsk.algorithms import columns
 from accelsk.device.transfer import to_device, to_host
-from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, refuse
+from accelsk.engines.moments import LARGEST_LOSS, MomentsEngine, as_float, blocks, mapped
 from accelsk.exceptions import Invalid, Refusal
-from accelsk.preprocessing._base import Preprocessor, fresh, plain, shares
+from accelsk.preprocessing._base import FIT_ARGUMENTS, HALF, plain
 
-__all__ = ["MaxAbsScalerOnCupy", "MinMaxScalerOnCupy", "StandardScalerOnCupy"]
+__all__ = ["MaxAbsScalerOnMoments", "MinMaxScalerOnMoments", "StandardScalerOnMoments"]
 
 _SCALES = ("transform", "fit_transform", "inverse_transform")
 
@@ -40,22 +41,23 @@ def _other_width(call: Call) -> bool:
     )  # fmt: skip
 
 
-class _Scaler(Preprocessor):
-    """Fits by `statistics`, scales by `forward` and `backward`, which change their array."""
+class _Scaler(MomentsEngine):
+    """Fits by `statistics`; `forward` and `backward` scale rows that they may overwrite."""
 
     methods = ("fit", "partial_fit", "fit_transform", "transform", "inverse_transform")
     rules: tuple[Rule, ...] = (
-        *Preprocessor.rules,
+        FIT_ARGUMENTS,
+        HALF,
         refuse("copy=False and X is a frame or read-only", _not_writeable, fit_only=False),
         refuse(Invalid("X has another number of columns"), _other_width, fit_only=False),
     )
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        return Outcome(model=self._model(self.statistics(call, X, {})))
+        return Outcome(model=self._model(self.statistics(call, {})))
 
     def partial_fit(self, call: Call, model: Any) -> Outcome:
         earlier = {} if model is None else {k: to_host(v) for k, v in vars(model).items()}
-        return Outcome(model=self._model(self.statistics(call, self.matrix(call), earlier)))
+        return Outcome(model=self._model(self.statistics(call, earlier)))
 
     def _model(self, statistics: dict[str, Any]) -> SimpleNamespace:
         return SimpleNamespace(
@@ -65,7 +67,7 @@ class _Scaler(Preprocessor):
             }
         )
 
-    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
+    def statistics(self, call: Call, earlier: dict[str, Any]) -> dict[str, Any]:
         """Return the fitted attributes, on the host, going on from earlier ones."""
         raise NotImplementedError
 
@@ -76,23 +78,15 @@ class _Scaler(Preprocessor):
         raise NotImplementedError
 
     def transform(self, call: Call, model: Any) -> Any:
-        return self._delivered(call, self.forward(call, model, self._finite(call)))
+        return self._scaled(call, model, self.forward)
 
     def inverse_transform(self, call: Call, model: Any) -> Any:
-        return self._delivered(call, self.backward(call, model, self._finite(call)))
+        return self._scaled(call, model, self.backward)
 
-    def transform_fitted(self, call: Call, model: Any, X: Any) -> Any:
-        if shares(call, X):
-            X = X.copy()
-        return self._delivered(call, self.forward(call, model, X))
-
-    def _finite(self, call: Call) -> Any:
-        import cupy
-
-        X = fresh(call)
-        if bool(cupy.isinf(X).any()):
-            raise Refusal(Invalid("X contains infinity"))
-        return X
+    def _scaled(self, call: Call, model: Any, scale: Callable[[Call, Any, Any], Any]) -> Any:
+        # rows on the device may be the caller's own
+        result = mapped(call, lambda X: scale(call, model, X.copy()), valid=_not_infinite)
+        return self._delivered(call, result)
 
     def _delivered(self, call: Call, result: Any) -> Any:
         """Return the result, in place of ``X`` where that is asked for.
@@ -111,14 +105,39 @@ class _Scaler(Preprocessor):
         return result
 
 
-class StandardScalerOnCupy(_Scaler):
-    """Moments in float64 whatever comes in, in two passes."""
+def _not_infinite(X: Any, result: Any) -> Any:
+    import cupy
+
+    return ~cupy.isinf(X).any()
+
+
+def _moments(call: Call) -> columns.Moments:
+    """Return the moments of the columns on the host."""
+    import cupy
+
+    dtype = np.float32 if call.X.dtype == np.float32 else np.float64
+
+    def over_rows(shift: Any = None) -> columns.Moments:
+        accumulator = columns.Accumulator(cupy, shift)
+        for X, _, weight in blocks(call, target=False):
+            # scikit-learn gives the weights the precision of X
+            accumulator.add(X, None if weight is None else weight.astype(dtype, copy=False))
+        return columns.Moments(*map(to_host, accumulator.result()))
+
+    found = over_rows()
+    if np.any(found.count == 0):
+        raise Refusal("a column has no value")
+    if not (np.isfinite(found.mean).all() and np.isfinite(found.squares).all()):
+        raise Refusal(Invalid("X contains infinity, or sums overflow"))
+    return over_rows(to_device(found.mean)) if found.loss.max() > LARGEST_LOSS else found
+
+
+class StandardScalerOnMoments(_Scaler):
+    """Moments in float64 whatever comes in."""
 
     state = ("mean_", "var_", "scale_", "n_samples_seen_")
 
-    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
-        import cupy
-
+    def statistics(self, call: Call, earlier: dict[str, Any]) -> dict[str, Any]:
         with_mean, with_std = call.parameters["with_mean"], call.parameters["with_std"]
         wanted = {"mean_": with_mean or with_std, "var_": with_std}
         if any(earlier and earlier[name] is None for name, want in wanted.items() if want):
@@ -126,22 +145,14 @@ class StandardScalerOnCupy(_Scaler):
         count_dtype = _count_dtype(
             call.original,
             (with_mean, with_std),
-            X.dtype.str,
+            "f4" if call.X.dtype == np.float32 else "f8",
             call.sample_weight.given,
             _kind(earlier.get("n_samples_seen_")),
         )
-        weight = inputs.weights(call, X.dtype)
-        if weight is not None:
-            weight = weight.astype(np.float64)
-        new = columns.Moments(*map(to_host, columns.moments(X, weight, cupy)))
-        if np.any(new.count == 0):
-            raise Refusal("a column has no value")
-        if not np.isfinite(new.mean).all():
-            infinite = bool(cupy.isinf(X).any())
-            raise Refusal(Invalid("X contains infinity") if infinite else "sums overflow")
+        new = _moments(call)
         if not wanted["mean_"]:
-            rows = len(X) - to_host(cupy.isnan(X).sum(axis=0))  # whatever they weigh
-            count = _shortened((rows + earlier.get("n_samples_seen_", 0)).astype(count_dtype))
+            count = new.rows + earlier.get("n_samples_seen_", 0)  # whatever they weigh
+            count = _shortened(count.astype(count_dtype))
             return {"mean_": None, "var_": None, "scale_": None, "n_samples_seen_": count}
         moments = columns.merged(_earlier(earlier, len(new.mean)), new) if earlier else new
         count = _shortened(moments.count.astype(count_dtype))
@@ -192,7 +203,8 @@ def _count_dtype(
 def _earlier(earlier: dict[str, Any], n_features: int) -> columns.Moments:
     count = np.zeros(n_features) + earlier["n_samples_seen_"]
     mean, variance = earlier["mean_"], earlier["var_"]
-    return columns.Moments(count, mean, 0.0 if variance is None else variance * count)
+    squares = np.zeros(n_features) if variance is None else variance * count
+    return columns.Moments(count, mean, squares, count, np.zeros(n_features))
 
 
 def _shortened(count: np.ndarray) -> Any:
@@ -214,10 +226,13 @@ def _scale(variance: np.ndarray, mean: np.ndarray, count: np.ndarray) -> np.ndar
 class _ByExtremes(_Scaler):
     """The least and the greatest values stand for all rows: scikit-learn fits those."""
 
-    def statistics(self, call: Call, X: Any, earlier: dict[str, Any]) -> dict[str, Any]:
+    def statistics(self, call: Call, earlier: dict[str, Any]) -> dict[str, Any]:
         import cupy
 
-        extremes = np.stack([to_host(row) for row in columns.extremes(X, cupy)])
+        found = columns.Extremes(cupy)
+        for block in blocks(call, target=False):
+            found.add(as_float(block.X))
+        extremes = np.stack([to_host(row) for row in found.result()])
         if np.isinf(extremes).any():
             raise Refusal(Invalid("X contains infinity"))
         if np.isnan(extremes).any():
@@ -225,11 +240,11 @@ class _ByExtremes(_Scaler):
         standin = plain(call)
         standin.__dict__.update(earlier)
         standin.partial_fit(extremes)
-        standin.n_samples_seen_ += len(X) - len(extremes)
+        standin.n_samples_seen_ += call.X.shape[0] - len(extremes)
         return {name: getattr(standin, name) for name in self.state}
 
 
-class MinMaxScalerOnCupy(_ByExtremes):
+class MinMaxScalerOnMoments(_ByExtremes):
     state = ("min_", "scale_", "data_min_", "data_max_", "data_range_", "n_samples_seen_")
     rules = (
         *_ByExtremes.rules,
@@ -250,7 +265,7 @@ class MinMaxScalerOnCupy(_ByExtremes):
         return X
 
 
-class MaxAbsScalerOnCupy(_ByExtremes):
+class MaxAbsScalerOnMoments(_ByExtremes):
     state = ("max_abs_", "scale_", "n_samples_seen_")
 
     def forward(self, call: Call, model: Any, X: Any) -> Any:
