@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from accelsk.costs import Expected
 from accelsk.device.foreign import adopted
 from accelsk.dispatch import method_of, plan
 from accelsk.registry import is_proxy
@@ -28,6 +29,8 @@ class Explanation:
         What would keep it off a GPU even where one is usable and may be used.
     notes : tuple of str
         What differs on a GPU from scikit-learn, without keeping the call off it.
+    expected : Expected or None
+        The seconds that it is expected to take on either side, where that had a say.
     """
 
     call: str
@@ -35,11 +38,13 @@ class Explanation:
     reasons: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    expected: Expected | None = None
 
     def __str__(self) -> str:
         notes = [f"Note: {note}." for note in self.notes]
         if self.engine is not None:
-            return "\n".join([f"{self.call} runs on the GPU ({self.engine}).", *notes])
+            times = "" if self.expected is None else f": {self.expected}"
+            return "\n".join([f"{self.call} runs on the GPU ({self.engine}){times}.", *notes])
         lines = [f"{self.call} runs in scikit-learn:"]
         lines += [f"  - {reason}" for reason in (*self.reasons, *self.obstacles)]
         if not self.obstacles and self.reasons:
@@ -111,7 +116,11 @@ def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     partial = X is None and "X" in dispatched.signature.parameters
     actual = plan(estimator, dispatched, (), arguments, partial=partial)
     if actual.engine is not None:
-        return Explanation(dispatched.qualname, actual.engine.name, notes=actual.notes)
+        return Explanation(
+            dispatched.qualname, actual.engine.name, notes=actual.notes, expected=actual.expected
+        )
     supposed = plan(estimator, dispatched, (), arguments, assume_usable=True, partial=partial)
     reasons = tuple(reason for reason in actual.reasons if reason not in supposed.reasons)
-    return Explanation(dispatched.qualname, None, reasons, supposed.reasons, supposed.notes)
+    return Explanation(
+        dispatched.qualname, None, reasons, supposed.reasons, supposed.notes, actual.expected
+    )

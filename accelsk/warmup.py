@@ -86,7 +86,7 @@ def get_ready(*, disable_uvm: bool, stop: Callable[[], bool] = lambda: False) ->
     """
     start = perf_counter()
     for name, step in {"cupy": import_cupy, "cuml": import_cuml, "": use_device}.items():
-        if stop():
+        if stop() or probe.unusable() is not None:
             return
         try:
             step()
