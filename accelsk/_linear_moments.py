@@ -107,6 +107,7 @@ class LinearOnMoments(MomentsEngine):
     """
 
     methods = ("fit", "predict", "score")
+    linear = True
     outputs: bool = False
     options: tuple[str, ...] = ()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import sklearn
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from accelsk._linear_moments import LONG, QUIET, LinearOnMoments, Warned, few_features, real_numbers
 from accelsk._sklearn import alpha_grid
-from accelsk.algorithms.folds import FoldMoments, Folds, folds_of
+from accelsk.algorithms.folds import MOST_GROUPS, FoldMoments, Folds, consecutive, folds_of
 from accelsk.algorithms.moments import DigitsLost, Moments
 from accelsk.algorithms.path_cv import descend, held_out_errors
 from accelsk.device.transfer import is_device_array
@@ -46,16 +46,17 @@ CV: tuple[Rule, ...] = (
 
 def splits_of(call: Call) -> Folds:
     """Return the folds that the splitter of the call makes of its rows."""
-    cv = call.parameters["cv"]
-    X, y = call.X.value, call.y.value
-    if cv is None or isinstance(cv, Integral) or is_device_array(X):
-        # those look at the number of rows only, and no copy of X is needed to tell it
-        X, y = np.broadcast_to(np.float64(0), call.X.shape), np.broadcast_to(0.0, call.X.shape[:1])
+    X, y, n_samples = call.X.value, call.y.value, call.X.shape[0]
+    if is_device_array(X):
+        X, y = np.broadcast_to(np.float64(0), call.X.shape), np.broadcast_to(0.0, n_samples)
     try:
-        splits = list(check_cv(cv).split(X, y))
+        cv = check_cv(call.parameters["cv"])
+        if type(cv) is KFold and not cv.shuffle and cv.n_splits <= min(n_samples, MOST_GROUPS):
+            return consecutive(n_samples, cv.n_splits)
+        splits = list(cv.split(X, y))
     except Exception as error:
         raise Refusal(Invalid(f"the splitter fails ({type(error).__name__})")) from error
-    folds = folds_of(splits, call.X.shape[0])
+    folds = folds_of(splits, n_samples)
     if folds is None:
         raise Refusal("the folds overlap in too many ways, or have a row twice")
     return folds

@@ -15,7 +15,7 @@ from sklearn.preprocessing._label import LabelBinarizer
 from accelsk._fitted_types import as_in_sklearn
 from accelsk._linear_moments import LONG, few_features, of_model
 from accelsk._linear_svm import class_weights
-from accelsk._ridge_cv import LEAVE_ONE_OUT, chosen, example_alphas, keeps
+from accelsk._ridge_cv import LEAVE_ONE_OUT, Rewound, chosen, example_alphas, keeps
 from accelsk.algorithms import least_squares
 from accelsk.algorithms.moments import Moments
 from accelsk.device.transfer import to_device, to_host
@@ -84,10 +84,11 @@ class _OnSigns(MomentsEngine):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         signs = _Signs.of(call)
-        found = moments(call, target=False, rows=partial(signs.rows, call))
+        rows = self.rows(call, partial(signs.rows, call))
+        found = moments(call, target=False, rows=rows)
         if not call.parameters["fit_intercept"]:
             found = found.about_zero()
-        coef, attributes, options = self.solve(call, found, partial(signs.rows, call))
+        coef, attributes, options = self.solve(call, found, rows)
         if not np.isfinite(coef).all():
             raise Refusal("the coefficients are not finite")
         intercept: Any = 0.0
@@ -108,6 +109,12 @@ class _OnSigns(MomentsEngine):
         if not isinstance(inspect.getattr_static(call.original, "classes_", None), property):
             attributes["classes_"] = signs.classes
         return Outcome(model=of_model(SimpleNamespace(**attributes)), attributes=attributes)
+
+    def rows(
+        self, call: Call, rows: Callable[[], Iterator[Block]]
+    ) -> Callable[[], Iterator[Block]]:
+        """Return what gives the rows each time that they are passed over."""
+        return rows
 
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
@@ -203,13 +210,13 @@ class RidgeClassifierCVOnMoments(_OnSigns):
 
     rules: tuple[Rule, ...] = LEAVE_ONE_OUT
 
+    def rows(
+        self, call: Call, rows: Callable[[], Iterator[Block]]
+    ) -> Callable[[], Iterator[Block]]:
+        return Rewound(call, rows)
+
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
     ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
         result = chosen(call, found, rows(), keep=keeps(call), by_target=False)
-        attributes = {"alpha_": result.alpha, "best_score_": result.score}
-        if result.squares is not None:
-            attributes["cv_results_"] = result.squares
-        if "store_cv_values" in call.parameters:
-            attributes["_store_cv_results"] = keeps(call)
-        return result.coef, attributes, ("store_cv_results",)
+        return result.coef, result.attributes(call), ("store_cv_results",)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import sklearn
 
-from accelsk._linear_moments import LONG, Solved, Warned, few_features, real_numbers
+from accelsk._linear_moments import LONG, LinearOnMoments, Warned, few_features, real_numbers
 from accelsk.algorithms.moments import Moments
 from accelsk.algorithms.ridge_cv import LeaveOneOut
-from accelsk.device.transfer import to_host
-from accelsk.engines.base import Call, Rule, only, refuse
-from accelsk.engines.moments import Block, blocks
+from accelsk.config import current
+from accelsk.device import probe
+from accelsk.device.transfer import is_device_array, to_host
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.moments import Block, blocks, moments
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
     "LEAVE_ONE_OUT",
     "Chosen",
+    "Rewound",
     "RidgeCVOnMoments",
     "chosen",
     "example_alphas",
@@ -64,6 +69,15 @@ class Chosen(SimpleNamespace):
     squares : ndarray of shape (n_samples, n_targets, n_alphas) or None
         Of the errors, where they are to be kept.
     """
+
+    def attributes(self, call: Call) -> dict[str, Any]:
+        """Return the fitted attributes but for the coefficients."""
+        attributes = {"alpha_": self.alpha, "best_score_": self.score}
+        if self.squares is not None:
+            attributes["cv_results_"] = self.squares
+        if "store_cv_values" in call.parameters:
+            attributes["_store_cv_results"] = keeps(call)
+        return attributes
 
 
 def chosen(
@@ -116,6 +130,41 @@ def chosen(
     return result
 
 
+class Rewound:
+    """Rows that are passed over twice: the second time on the device, where there is room.
+
+    Parameters
+    ----------
+    call : Call
+    rows : callable
+        Gives the rows anew.
+    """
+
+    #: What X may take of the device's memory.
+    _share = 0.25
+
+    def __init__(self, call: Call, rows: Callable[[], Iterator[Block]]) -> None:
+        self._rows = rows
+        self._kept: list[Block] = []
+        self._complete = False
+        gpu = probe.gpu()
+        room = [current().device_memory_limit, None if gpu is None else gpu.memory]
+        taken = 8 * math.prod(call.X.shape)
+        there = is_device_array(call.X.array)
+        self._keeps = not there and all(r is None or taken <= self._share * r for r in room)
+
+    def __call__(self) -> Iterator[Block]:
+        if self._complete:
+            yield from self._kept
+            return
+        for block in self._rows():
+            if self._keeps:
+                copies = (None if part is None else part.copy() for part in block)
+                self._kept.append(Block(*copies))
+            yield block
+        self._complete = self._keeps
+
+
 def example_alphas(call: Call) -> dict[str, Any]:
     """Return ``alphas`` of the caller's kind, for the fit that shows the types of attributes."""
     if "alphas" not in call.parameters:
@@ -128,27 +177,23 @@ def keeps(call: Call) -> bool:
     return bool(call.parameters["store_cv_results"])
 
 
-class RidgeCVOnMoments(Solved):
+class RidgeCVOnMoments(LinearOnMoments):
     """The moments in one pass, the errors of rows left out in another."""
 
     outputs = True
     options = ("fit_intercept", "store_cv_results", "alpha_per_target")
     rules = LEAVE_ONE_OUT
 
-    def example(self, call: Call) -> dict[str, Any]:
-        return example_alphas(call)
-
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+    def fit(self, call: Call, X: Any) -> Outcome:
+        rows = Rewound(call, partial(blocks, call))
+        found = moments(call, rows=rows)
+        if not call.parameters["fit_intercept"]:
+            found = found.about_zero()
         by_target = call.parameters["alpha_per_target"] and len(call.y.shape) == 2
-        result = chosen(call, found, blocks(call), keep=keeps(call), by_target=by_target)
+        result = chosen(call, found, rows(), keep=keeps(call), by_target=by_target)
         single = len(call.y.shape) == 1
-        attributes = {
-            "coef_": result.coef[:, 0] if single else result.coef.T,
-            "alpha_": result.alpha,
-            "best_score_": result.score,
-        }
-        if result.squares is not None:
-            attributes["cv_results_"] = result.squares[:, 0] if single else result.squares
-        if "store_cv_values" in call.parameters:
-            attributes["_store_cv_results"] = keeps(call)
-        return attributes
+        attributes = result.attributes(call)
+        attributes["coef_"] = result.coef[:, 0] if single else result.coef.T
+        if single and "cv_results_" in attributes:
+            attributes["cv_results_"] = attributes["cv_results_"][:, 0]
+        return self.finished(call, found, attributes, Warned(), **example_alphas(call))

@@ -9,10 +9,10 @@ import numpy as np
 
 from accelsk.algorithms.moments import CHUNK, Accumulator, Moments
 
-__all__ = ["FoldMoments", "Folds", "folds_of"]
+__all__ = ["MOST_GROUPS", "FoldMoments", "Folds", "consecutive", "folds_of"]
 
 #: Each group of rows has sums of its own.
-_MOST_GROUPS = 64
+MOST_GROUPS = 64
 
 
 class Folds(NamedTuple):
@@ -29,6 +29,14 @@ class Folds(NamedTuple):
     codes: np.ndarray
     train: np.ndarray
     test: np.ndarray
+
+
+def consecutive(n_samples: int, n_folds: int) -> Folds:
+    """Return folds of consecutive rows, each tested on once, the first ones a row longer."""
+    sizes = np.full(n_folds, n_samples // n_folds)
+    sizes[: n_samples % n_folds] += 1
+    test = np.eye(n_folds, dtype=bool)
+    return Folds(np.repeat(np.arange(n_folds, dtype=np.int16), sizes), ~test, test)
 
 
 def folds_of(splits: Sequence[tuple[Any, Any]], n_samples: int) -> Folds | None:
@@ -49,7 +57,7 @@ def folds_of(splits: Sequence[tuple[Any, Any]], n_samples: int) -> Folds | None:
         # those of the groups in which there are rows
         counts = np.bincount(3 * codes + role, minlength=3 * len(roles))
         present = np.flatnonzero(counts)
-        if len(present) > _MOST_GROUPS:
+        if len(present) > MOST_GROUPS:
             return None
         renumbered = np.zeros(len(counts), np.int16)
         renumbered[present] = np.arange(len(present))

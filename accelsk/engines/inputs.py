@@ -233,6 +233,8 @@ def labels(call: Call) -> Labels:
         raise Refusal(Invalid(f"y has labels of mixed or unknown type ({call.y})"))
     if y.dtype.kind not in "biufOU":
         raise Refusal(f"y has labels of dtype {y.dtype}")
+    if y.dtype.kind in "iuf" and y.dtype.itemsize <= 8:
+        y = to_device(y)  # where they are sorted sooner
     xp = cupy.get_array_module(y)
     if y.dtype.kind == "f" and not bool((xp.isfinite(y) & (y == xp.rint(y))).all()):
         raise Refusal(Invalid("y is continuous"))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 
 from accelsk.device import probe
-from accelsk.device.transfer import to_device, to_host
+from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Engine, Outcome, Rule
 from accelsk.exceptions import Refusal
@@ -187,13 +187,22 @@ def labelled(call: Call, codes: Any) -> Any:
 
 def determination(call: Call, predicted: Any) -> float:
     """Return the coefficient of determination of predictions made on the device."""
-    return r2_score(
-        to_host(call.y.value), to_host(predicted), sample_weight=to_host(call.sample_weight.value)
-    )
+    return _score("r2_score", call, predicted)
 
 
 def accuracy(call: Call, predicted: Any) -> float:
     """Return the accuracy of labels predicted on the device."""
-    return accuracy_score(
-        to_host(call.y.value), to_host(predicted), sample_weight=to_host(call.sample_weight.value)
-    )
+    return _score("accuracy_score", call, predicted)
+
+
+def _score(metric: str, call: Call, predicted: Any) -> float:
+    """Return a score, computed where the predictions are if it can be."""
+    from accelsk import metrics
+
+    function = getattr(metrics, metric)
+    arrays = (call.y.value, predicted, call.sample_weight.value)
+    if is_device_array(predicted):
+        with contextlib.suppress(Refusal):
+            return function.on_device(*arrays[:2], sample_weight=arrays[2])
+    true, labels, weight = map(to_host, arrays)
+    return function.__wrapped__(true, labels, sample_weight=weight)
