@@ -36,9 +36,6 @@ class _Event:
     def __init__(self, **_):
         pass
 
-    def record(self, stream):
-        return self
-
     def synchronize(self):
         pass
 
@@ -94,6 +91,7 @@ def cuda(monkeypatch):
     cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(Placed)
     cupy.ascontiguousarray = lambda a: np.ascontiguousarray(a.view(np.ndarray)).view(Placed)
     monkeypatch.setattr(staging, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(staging, "_LEAST_PIECE", 1 << 9)
     monkeypatch.setattr(staging, "_executors", {})
     accelsk.set_config(pinned_memory=1)  # the smallest buffers there are, of 64 KiB
 
@@ -156,8 +154,8 @@ def test_columns_become_a_matrix(cuda, rows, dtypes):
     arrived = transfer.to_device(source, np.float64)
     assert arrived.dtype == np.float64
     assert (arrived.view(np.ndarray) == np.column_stack(columns)).all()
-    (first, *_), *_ = [*stream.row_blocks([source], rows=7)]
-    assert (first.view(np.ndarray) == np.column_stack(columns)[:7]).all()
+    blocks = [block.copy() for (block,) in stream.row_blocks([source], rows=7)]
+    assert (np.vstack(blocks).view(np.ndarray) == np.column_stack(columns)).all()
 
 
 @pytest.mark.parametrize("n_rows", [1, 6, 7, 8, 700])
@@ -194,12 +192,39 @@ def test_threads_transfer_at_once(cuda):
 
 
 def test_fault_in_a_thread_is_raised_where_the_transfer_was_asked_for(cuda, monkeypatch):
-    def failing(self, pieces, target, dtype):
+    def failing(self, slot, host, dtype):
         raise MemoryError("no pinned memory")
 
-    monkeypatch.setattr(staging._Lane, "upload", failing)
+    monkeypatch.setattr(staging._Lane, "fill", failing)
     with pytest.raises(MemoryError, match="pinned"):
         transfer.to_device(_matrix())
+
+
+def test_rows_that_are_not_asked_for_are_given_up(cuda):
+    X = _matrix(70_000)
+    blocks = stream.row_blocks([X], rows=10)
+    (first,) = next(blocks)
+    assert (first.view(np.ndarray) == X[:10]).all()
+    blocks.close()
+    before = X[20].copy()
+    X[20] = -1  # nothing reads it any more
+    assert (transfer.to_device(before).view(np.ndarray) == before).all()
+
+
+def test_blocks_hold_no_more_of_the_device_than_a_few_of_them(cuda, monkeypatch):
+    import sys
+
+    allocated = []
+
+    def empty(shape, dtype):
+        allocated.append(np.empty(shape, dtype).view(Placed))
+        return allocated[-1]
+
+    monkeypatch.setattr(sys.modules["cupy"], "empty", empty)
+    X = _matrix(7000)
+    total = sum(block.sum() for (block,) in stream.row_blocks([X], rows=10))
+    assert total == X.sum()
+    assert sum(a.nbytes for a in allocated) == transfer.StagedUpload.places * X[:10].nbytes
 
 
 def test_bytes_are_counted_once(cuda):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from accelsk.device.staging import worthwhile
-from accelsk.device.transfer import Download, begun, to_device, to_host
+from accelsk.device.transfer import Download, begun, to_host
 
 __all__ = ["BLOCK_BYTES", "map_rows", "row_blocks"]
 
@@ -41,26 +41,21 @@ def row_blocks(arrays: Sequence[Any], rows: int | None = None) -> Iterator[tuple
         In the dtypes in which the arrays came.
     """
     n_rows = next(len(a) for a in arrays if a is not None)
-    step = rows or rows_at_a_time(arrays)
-    if step < n_rows:
-        arrays = [_ahead(array, step) for array in arrays]
-    starts = range(0, n_rows, step)
-    coming = _begin(arrays, 0, step)
-    for start in starts:
-        blocks, coming = coming, _begin(arrays, start + step, step)
-        yield tuple(block.finish() if hasattr(block, "finish") else block for block in blocks)
+    step = min(rows or rows_at_a_time(arrays), n_rows)
+    sources = [array if array is None else begun(array, step) for array in arrays]
+    try:
+        for start in range(0, n_rows, step):
+            yield tuple(_block(source, slice(start, start + step)) for source in sources)
+    finally:
+        for source in sources:
+            if (stop := getattr(source, "stop", None)) is not None:
+                stop()
 
 
-def _ahead(array: Any, step: int) -> Any:
-    """Return an array whose blocks are too small to travel alone as one on the device."""
-    alone = array is None or worthwhile(array[:step].nbytes)
-    return array if alone else to_device(array)
-
-
-def _begin(arrays: Sequence[Any], start: int, step: int) -> list[Any]:
-    """Return the blocks of rows from `start`, those on the host on their way; none at the end."""
-    rows = slice(start, start + step)
-    return [None if a is None or start >= len(a) else begun(a[rows]) for a in arrays]
+def _block(source: Any, rows: slice) -> Any:
+    if source is None:
+        return None
+    return source.next() if hasattr(source, "next") else source[rows]
 
 
 def map_rows(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -56,20 +57,28 @@ def to_device(array: Any, dtype: Any = None, order: str | None = None) -> Any:
     """
     import cupy
 
-    result = begun(array)
-    result = result.finish() if hasattr(result, "finish") else cupy.asarray(result)
+    upload = begun(array)
+    result = upload.next() if hasattr(upload, "next") else cupy.asarray(upload)
     if dtype is not None:
         result = result.astype(dtype, copy=False)
     return result if order is None else cupy.asarray(result, order=order)
 
 
-def begun(array: Any) -> Any:
-    """Return the upload of what is on the host, which ``finish()`` ends; else `array` itself."""
+def begun(array: Any, rows: int | None = None) -> Any:
+    """Return the upload of what is on the host, whose ``next()`` ends it; else `array` itself.
+
+    Parameters
+    ----------
+    array : ndarray, Columns or array on the device
+    rows : int, default=None
+        The rows of a block: each ``next()`` gives the next one. None means all rows at once.
+    """
     if isinstance(array, Resident):
         return array.on_device
     if isinstance(array, np.ndarray) and not is_device_array(array):
-        return Upload(array)
-    return ColumnsUpload(array) if isinstance(array, Columns) else array
+        staged = array.dtype.kind in "biufc" and staging.worthwhile(array.nbytes)
+        return StagedUpload(array, rows) if staged else PlainUpload(array, rows)
+    return ColumnsUpload(array, rows) if isinstance(array, Columns) else array
 
 
 class Columns:
@@ -95,83 +104,146 @@ class Columns:
         return Columns([column[rows] for column in self.columns], self.dtype)
 
 
+class PlainUpload:
+    """A small array that goes to the device at once, by blocks of rows.
+
+    Parameters
+    ----------
+    array : ndarray
+    rows : int or None
+    """
+
+    def __init__(self, array: np.ndarray, rows: int | None = None) -> None:
+        import cupy
+
+        start = perf_counter()
+        self._result = cupy.asarray(np.asarray(array, dtype=_native(array.dtype)))
+        traffic.sent(self._result.nbytes, start)
+        self._rows, self._given = rows, 0
+
+    def next(self) -> Any:
+        """Return the next block on the device."""
+        if self._rows is None:
+            return self._result
+        self._given += self._rows
+        return self._result[self._given - self._rows : self._given]
+
+    def stop(self) -> None:
+        """Do nothing: all has gone already."""
+
+
+class StagedUpload:
+    """A large array on its way to the device, by blocks of rows, through pinned buffers.
+
+    Some blocks are under way ahead of the one that the caller has. The memory of a block is used
+    again, so a block is valid only until the next one is asked for.
+
+    Parameters
+    ----------
+    source : ndarray
+    rows : int or None
+    """
+
+    #: How many blocks there are on the device.
+    places = 4
+
+    def __init__(self, source: Any, rows: int | None = None) -> None:
+        import cupy
+
+        self._start = perf_counter()
+        self._source, self._given = source, 0
+        self._shape, strides, dtype = self._layout()
+        self._dtype = _native(dtype)
+        # the axes in the order of memory: the device gets the layout that the host has
+        self._axes = sorted(range(len(strides)), key=lambda axis: -abs(strides[axis]))
+        self._rows = self._shape[0] if rows is None else min(rows, self._shape[0])
+        starts = range(0, self._shape[0], self._rows)
+        elements = self._rows * math.prod(self._shape[1:])
+        self._memory = cupy.empty((min(self.places, len(starts)), elements), self._dtype)
+        size = staging.UPLOAD.piece_bytes(dtype.itemsize * elements)
+        groups = [
+            [*self._pieces(slice(start, start + self._rows), self._place(number).data.ptr, size)]
+            for number, start in enumerate(starts)
+        ]
+        self._transfer = staging.begin_upload(groups, self._dtype, len(self._memory))
+
+    def _layout(self) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
+        """Return the shape, the strides and the dtype of what travels."""
+        return self._source.shape, self._source.strides, self._source.dtype
+
+    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[staging.Piece]:
+        part = self._source[rows].transpose(self._axes)
+        return staging.pieces_of(part, address, self._dtype.itemsize, size)
+
+    def _place(self, number: int) -> Any:
+        return self._memory[number % len(self._memory)]
+
+    def next(self) -> Any:
+        """Return the next block on the device; the memory of the one before goes to another."""
+        number = self._given
+        if number:
+            self._transfer.allow(1)
+        self._transfer.finish(number)
+        self._given += 1
+        length = min(self._rows, self._shape[0] - number * self._rows)
+        shape = (length, *self._shape[1:])
+        held = self._place(number)[: math.prod(shape)]
+        traffic.sent(held.nbytes, self._start)
+        self._start = perf_counter()
+        return held.reshape([shape[axis] for axis in self._axes]).transpose(np.argsort(self._axes))
+
+    def stop(self) -> None:
+        """Give up what has not gone yet; the host's memory may be written to again."""
+        self._transfer.stop()
+
+
+class _StagedColumns(StagedUpload):
+    """Columns of one dtype, in a list, that become a matrix in Fortran order."""
+
+    def _layout(self) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
+        first = self._source[0]
+        return (len(first), len(self._source)), (1, len(first)), first.dtype
+
+    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[staging.Piece]:
+        part = [column[rows] for column in self._source]
+        return staging.pieces_of_columns(part, address, self._dtype.itemsize, size)
+
+
 class ColumnsUpload:
     """`Columns` on their way to the device, where they become a matrix in Fortran order."""
 
-    def __init__(self, source: Columns) -> None:
+    def __init__(self, source: Columns, rows: int | None = None) -> None:
         self._source = source
         self._parts = []
         dtypes = [_native(column.dtype) for column in source.columns]
         for dtype in dict.fromkeys(dtypes):
             places = [place for place, other in enumerate(dtypes) if other == dtype]
-            self._parts.append((places, _Stack([source.columns[i] for i in places], dtype)))
+            self._parts.append((places, _stacked([source.columns[i] for i in places], dtype, rows)))
 
-    def finish(self) -> Any:
-        """Return the matrix; the columns on the host may be written to again."""
+    def next(self) -> Any:
+        """Return the next block on the device."""
         import cupy
 
-        dtype = self._source.dtype
-        if len(self._parts) == 1:
-            return self._parts[0][1].finish().astype(dtype, copy=False).T
-        result = cupy.empty(self._source.shape[::-1], dtype)
-        for places, stack in self._parts:
-            result[cupy.asarray(places)] = stack.finish()
+        blocks = [(places, upload.next()) for places, upload in self._parts]
+        dtype, first = self._source.dtype, blocks[0][1]
+        if len(blocks) == 1:
+            return first.astype(dtype, copy=False)
+        result = cupy.empty((self._source.shape[1], len(first)), dtype)
+        for places, block in blocks:
+            result[cupy.asarray(places)] = block.T
         return result.T
 
-
-class _Stack:
-    """Columns of one dtype on their way to be the rows of a matrix."""
-
-    def __init__(self, columns: list[np.ndarray], dtype: np.dtype) -> None:
-        import cupy
-
-        self._start, self._transfer = perf_counter(), None
-        shape = (len(columns), len(columns[0]))
-        if staging.worthwhile(shape[0] * shape[1] * dtype.itemsize):
-            self._result = cupy.empty(shape, dtype)
-            pieces = staging.pieces_of_columns(columns, dtype.itemsize)
-            self._transfer = staging.begin_upload(pieces, self._result.data.ptr, dtype)
-        else:
-            self._result = cupy.asarray(np.stack(columns).astype(dtype, copy=False))
-
-    def finish(self) -> Any:
-        if self._transfer is not None:
-            self._transfer.finish()
-        traffic.sent(self._result.nbytes, self._start)
-        return self._result
+    def stop(self) -> None:
+        """Give up what has not gone yet; the host's memory may be written to again."""
+        for _, upload in self._parts:
+            upload.stop()
 
 
-class Upload:
-    """An array on its way to the device, where the bus is worth it ahead of its use.
-
-    Parameters
-    ----------
-    array : ndarray
-    """
-
-    def __init__(self, array: np.ndarray) -> None:
-        import cupy
-
-        self._start = perf_counter()
-        self._transfer = None
-        dtype = _native(array.dtype)
-        if array.dtype.kind not in "biufc" or not staging.worthwhile(array.nbytes):
-            self._result = cupy.asarray(np.asarray(array, dtype=dtype))
-        else:
-            # the axes in the order of memory: the device gets the layout that the host has
-            axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
-            source = array.transpose(axes)
-            target = cupy.empty(source.shape, dtype)
-            self._result = target.transpose(np.argsort(axes))
-            pieces = staging.pieces_of(source)
-            self._transfer = staging.begin_upload(pieces, target.data.ptr, dtype)
-
-    def finish(self) -> Any:
-        """Return the array on the device; that on the host may be written to again."""
-        if self._transfer is not None:
-            self._transfer.finish()
-        traffic.sent(self._result.nbytes, self._start)
-        return self._result
+def _stacked(columns: list[np.ndarray], dtype: np.dtype, rows: int | None) -> Any:
+    """Return the upload of columns of one dtype as a matrix."""
+    if staging.worthwhile(len(columns) * len(columns[0]) * dtype.itemsize):
+        return _StagedColumns(columns, rows)
+    return PlainUpload(np.stack(columns).T, rows)
 
 
 def _native(dtype: np.dtype) -> np.dtype:
@@ -214,12 +286,13 @@ class Download:
 
         self._start = perf_counter()
         self._array = cupy.ascontiguousarray(array)  # kept until it has left
-        pieces = staging.pieces_of(target)
-        self._transfer = staging.begin_download(pieces, self._array.data.ptr)
+        size = staging.DOWNLOAD.piece_bytes(target.nbytes)
+        pieces = staging.pieces_of(target, self._array.data.ptr, target.itemsize, size)
+        self._transfer = staging.begin_download([*pieces])
 
     def finish(self) -> None:
         """Wait until the target is filled."""
-        self._transfer.finish()
+        self._transfer.finish(0)
         traffic.received(self._array.nbytes, self._start)
 
 
