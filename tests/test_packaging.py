@@ -45,7 +45,14 @@ def metadata(wheel):
 def test_wheel_holds_every_module_and_nothing_else(wheel):
     files = {name for name in wheel.namelist() if ".dist-info/" not in name}
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "accelsk").rglob("*.py")}
-    assert files == modules | {"accelsk/py.typed", "accelsk/costs/defaults.json"}
+    assert files == modules | {"accelsk.pth", "accelsk/py.typed", "accelsk/costs/defaults.json"}
+
+
+def test_wheel_brings_the_command_and_what_runs_at_the_start(wheel):
+    (name,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
+    assert "accelsk = accelsk.__main__:main" in wheel.read(name).decode()
+    (line,) = wheel.read("accelsk.pth").decode().splitlines()
+    assert line.startswith('import os; os.environ.get("ACCELSK_ENABLED") and ')
 
 
 def test_wheel_is_pure_python(built):
@@ -80,7 +87,8 @@ def test_readme_is_the_description(metadata):
 def test_requirements(metadata):
     assert metadata["Requires-Python"] == ">=3.11"
     requirements = [r for r in metadata.get_all("Requires-Dist") if "extra ==" not in r]
-    assert requirements == ["numpy", "packaging", "scikit-learn<1.10,>=1.6", "tabulate"]
+    needed = ["numpy", "packaging", "platformdirs", "scikit-learn<1.10,>=1.6", "tabulate"]
+    assert requirements == needed
 
 
 @pytest.mark.parametrize(
@@ -90,6 +98,7 @@ def test_requirements(metadata):
         ("cuda13", ["cuml-cu13", "cupy-cuda13x[ctk]"]),
         ("umap", ["umap-learn>=0.5.7"]),
         ("hdbscan", ["hdbscan>=0.8.39"]),
+        ("yaml", ["pyyaml"]),
     ],
 )
 def test_extras(metadata, extra, packages):
@@ -99,7 +108,7 @@ def test_extras(metadata, extra, packages):
 
 
 def test_extras_are_complete(metadata):
-    extras = {"cuda12", "cuda13", "umap", "hdbscan", "examples", "test", "dev"}
+    extras = {"cuda12", "cuda13", "umap", "hdbscan", "yaml", "examples", "test", "dev"}
     assert set(metadata.get_all("Provides-Extra")) == extras
 
 
