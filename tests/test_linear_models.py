@@ -265,3 +265,11 @@ def test_a_large_offset_costs_no_digits(name):
     ours = getattr(linear_model, name)().fit(shifted, y)
     near = getattr(sklearn.linear_model, name)().fit(X, y)
     np.testing.assert_allclose(ours.coef_, near.coef_, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, "RidgeClassifier", "RidgeClassifierCV"])
+def test_rows_that_do_not_fit_at_once_are_streamed(name):
+    rows, labels, *_ = classification()
+    target = labels if "Classifier" in name else y
+    with accelsk.config_context(device_memory_limit=4000):
+        assert_alike(name, rows, target, **tolerated(name))
