@@ -44,11 +44,13 @@ class Joining(Composite):
 
     def _accelsk_parts(self, method: str, y: Any, stays: Stays) -> list[Part]:
         held = self._accelsk_transformers(method)
-        shares = self._accelsk_same_data and sum(map(is_ours, held)) > 1
+        same = self._accelsk_same_data and sum(map(is_ours, held)) > 1
+        twice = method == "fit_transform" and stays(None)
         parts, segment = [], Segment()
         for one in held:
             if is_ours(one):
-                parts.append(Part(one, method, _dense(stays), segment, shares=shares))
+                data = segment if same else (Segment() if twice else None)
+                parts.append(Part(one, method, _dense(stays), segment, data))
             else:
                 segment = Segment()
         return parts

@@ -39,7 +39,7 @@ class ColumnTransformer(
 
     def _accelsk_parts(self, method: str, y: Any, stays: Stays) -> list[Part]:
         if method == "fit":  # by `fit_transform`, whose result it drops
-            return [Part(self, "fit_transform", lambda _: True, Segment(), shares=False)]
+            return [Part(self, "fit_transform", lambda _: True, Segment())]
         return super()._accelsk_parts(method, y, stays)
 
 
@@ -64,4 +64,4 @@ class TransformedTargetRegressor(
             return []
         # what the transformer of the target gets is on the host
         regressor = getattr(self, "regressor_", None)
-        return [Part(regressor, method, lambda _: False, Segment(), shares=False)]
+        return [Part(regressor, method, lambda _: False, Segment())]

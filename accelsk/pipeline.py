@@ -60,8 +60,9 @@ class Pipeline(
                 segment = Segment()
                 continue
             kept = stays if place == len(calls) else _handed_on(calls[place], y)
-            shares = called == "fit_transform" and kept(None)
-            parts.append(Part(step, called, kept, segment, shares=shares))
+            # a fit passes over the rows, then makes of them what stays
+            shared = Segment() if called == "fit_transform" and kept(None) else None
+            parts.append(Part(step, called, kept, segment, shared))
         return parts
 
 

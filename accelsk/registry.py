@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from accelsk.engines.base import Engine
 from accelsk.estimator import SLOT, Accelerated, Counterpart
 from accelsk.introspection import remember
@@ -158,13 +160,30 @@ def _transfer(source: Any, cls: Any) -> Any:
     return target
 
 
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return `value` with the estimators in it, and in lists and the like, converted."""
+    if type(value) in (list, tuple):
+        return type(value)(_converted(item, convert) for item in value)
+    if type(value) is dict:
+        return {name: _converted(item, convert) for name, item in value.items()}
+    return convert(value) if isinstance(value, BaseEstimator) else value
+
+
+def _with_parts(composite: Any, convert: Callable[[Any], Any]) -> Any:
+    """Return a composite with what it holds converted."""
+    for name, value in vars(composite).items():
+        composite.__dict__[name] = _converted(value, convert)
+    return composite
+
+
 def to_sklearn(est: Any) -> Any:
     """Return the plain scikit-learn estimator that equals an accelerated one.
 
     Parameters
     ----------
     est : estimator
-        An instance of an accelerated class.
+        An instance of an accelerated class, or a pipeline or the like from accelsk: what that
+        holds is converted, too.
 
     Returns
     -------
@@ -185,10 +204,18 @@ def to_sklearn(est: Any) -> Any:
     'sklearn.linear_model._ridge'
     """
     _require_instance(est)
-    if not is_proxy(est) or type(est) is not est._accelsk_class:
+    if not _is_ours(est):
         raise TypeError(f"{type(est).__name__} is not an accelerated class")
     est._accelsk_fetch()
-    return _transfer(est, est._accelsk_original)
+    plain = _transfer(est, est._accelsk_original)
+    if isinstance(est, Accelerated):
+        return plain
+    return _with_parts(plain, lambda part: to_sklearn(part) if _is_ours(part) else part)
+
+
+def _is_ours(est: Any) -> bool:
+    """Whether `est` is of a class of accelsk's itself, not of a subclass."""
+    return isinstance(est, Counterpart) and type(est) is getattr(est, "_accelsk_class", None)
 
 
 def from_sklearn(est: Any) -> Any:
@@ -199,7 +226,8 @@ def from_sklearn(est: Any) -> Any:
     Parameters
     ----------
     est : estimator
-        An instance of a class that has an accelerated class.
+        An instance of a class that has an accelerated class. Of a pipeline or the like, what it
+        holds is converted as far as there are such classes.
 
     Returns
     -------
@@ -218,12 +246,20 @@ def from_sklearn(est: Any) -> Any:
     2.0
     """
     _require_instance(est)
-    if is_proxy(est):
+    if isinstance(est, Counterpart):
         raise TypeError(f"{type(est).__name__} is accelerated already")
     cls = _find(type(est))
     if cls is None:
         raise TypeError(f"{type(est).__name__} has no accelerated class")
-    return _transfer(est, cls)
+    accelerated = _transfer(est, cls)
+    if issubclass(cls, Accelerated):
+        return accelerated
+
+    def accelerate(part: Any) -> Any:
+        known = not isinstance(part, Counterpart) and _find(type(part)) is not None
+        return from_sklearn(part) if known else part
+
+    return _with_parts(accelerated, accelerate)
 
 
 def _require_instance(est: Any) -> None:
@@ -231,11 +267,11 @@ def _require_instance(est: Any) -> None:
         raise TypeError(f"an instance is needed, not the class {est.__name__}")
 
 
-def _find(original: type) -> type[Accelerated] | None:
-    """Return the accelerated class of `original`, importing the module that would define it."""
+def _find(original: type) -> type[Counterpart] | None:
+    """Return the class that stands for `original`, importing the module that would define it."""
     package, _, rest = original.__module__.partition(".")
     if original not in _classes and package in ("sklearn", *OTHER_PACKAGES):
         module = f"accelsk.{rest.partition('.')[0] if package == 'sklearn' else package}"
         if module not in sys.modules and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
-    return _classes.get(original)
+    return _classes.get(original) or _composites.get(original)

@@ -133,18 +133,24 @@ class Part:
     method : str
     stays : callable
     segment : Segment
-    shares : bool
-        Whether ``X`` is asked for more than once.
+        Where ``y`` and the like are shared.
+    data : Segment, default=None
+        Where ``X`` is, if it is asked for more than once.
     """
 
     def __init__(
-        self, estimator: Any, method: str, stays: Stays, segment: Segment, *, shares: bool
+        self,
+        estimator: Any,
+        method: str,
+        stays: Stays,
+        segment: Segment,
+        data: Segment | None = None,
     ) -> None:
         self.estimator = estimator
         self.method = method
         self._stays = stays
         self._segment = segment
-        self._shares = shares
+        self._data = None if _writes(estimator) else data
 
     def covers(self, method: str) -> bool:
         """Whether a call of `method` is this part, or a half of it."""
@@ -167,21 +173,19 @@ class Part:
 
     def prepared(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Return the arguments, host data that others get as well replaced by what is shared."""
-        if not fits(self.method) and not self._shares:
-            return args, kwargs
-        names = ("y", "sample_weight") if fits(self.method) else ()
-        first = len(args) if self._shares and not _writes(self.estimator) else 0
-        args = tuple(
-            self._segment.stand_in(value) if place > 0 or first else value
-            for place, value in enumerate(args)
+        shared = self._segment if fits(self.method) else None
+        holders = {"X": self._data, "y": shared, "sample_weight": shared}
+        names = ["X", *["y"] * len(args)]
+        return (
+            tuple(
+                _stand_in(holders[name], value) for name, value in zip(names, args, strict=False)
+            ),
+            {name: _stand_in(holders.get(name), value) for name, value in kwargs.items()},
         )
-        kwargs = {
-            name: self._segment.stand_in(value)
-            if name in names or (name == "X" and self._shares)
-            else value
-            for name, value in kwargs.items()
-        }
-        return args, kwargs
+
+
+def _stand_in(segment: Segment | None, value: Any) -> Any:
+    return value if segment is None else segment.stand_in(value)
 
 
 def _writes(estimator: Any) -> bool:
