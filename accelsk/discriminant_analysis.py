@@ -1,10 +1,22 @@
-"""`sklearn.discriminant_analysis`, as it is."""
+"""`sklearn.discriminant_analysis`, with classes that try the GPU first."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
+import sklearn.discriminant_analysis as _original
+
+from accelsk._linear_discriminant import LinearDiscriminantOnMoments
 from accelsk._mirror import mirror
-
-if TYPE_CHECKING:
-    from sklearn.discriminant_analysis import *  # noqa: F403
+from accelsk._quadratic_discriminant import QuadraticDiscriminantOnMoments
+from accelsk.estimator import Accelerated
 
 __all__, __getattr__, __dir__ = mirror(__name__)
+
+
+class LinearDiscriminantAnalysis(
+    Accelerated, _original.LinearDiscriminantAnalysis, engines=[LinearDiscriminantOnMoments()]
+): ...
+
+
+class QuadraticDiscriminantAnalysis(
+    Accelerated, _original.QuadraticDiscriminantAnalysis, engines=[QuadraticDiscriminantOnMoments()]
+): ...

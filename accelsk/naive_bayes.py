@@ -11,7 +11,7 @@ import sklearn.naive_bayes as _original
 
 from accelsk._gaussian_nb import GaussianNBOnMoments
 from accelsk._mirror import mirror
-from accelsk._naive_bayes import ONE_ALPHA, DiscreteOnCupy, NaiveBayesOnCupy
+from accelsk._naive_bayes import ONE_ALPHA, DiscreteOnCupy
 from accelsk.algorithms import naive_bayes
 from accelsk.algorithms.naive_bayes import Categories
 from accelsk.device.transfer import to_device, to_host

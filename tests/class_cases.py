@@ -182,6 +182,12 @@ CASES: dict[str, Case] = {
             "how near scikit-learn's approximation comes",
         ),
     ),
+    "discriminant_analysis.LinearDiscriminantAnalysis": Case(
+        classification, vague=dict.fromkeys(("scalings_", "transform"), _SIGNS)
+    ),
+    "discriminant_analysis.QuadraticDiscriminantAnalysis": Case(
+        classification, vague={"rotations_": _SIGNS}
+    ),
     "ensemble.IsolationForest": Case(
         regression, {"n_estimators": 5}, approximate=True, absent=_SAMPLES
     ),
