@@ -37,6 +37,7 @@ class ElasticNetOnMoments(MomentsEngine):
     """
 
     methods = ("fit", "predict", "score")
+    linear = True
     rules = (
         refuse("alpha=0", lambda call: call.parameters["alpha"] == 0),
         refuse("no L1 penalty", lambda call: call.estimator.l1_ratio == 0),

@@ -213,6 +213,11 @@ class PlainCall:
         return self._call
 
 
+@functools.cache
+def _parameter_names(cls: Any, _: Callable[..., None]) -> tuple[str, ...]:
+    return tuple(super(Counterpart, cls)._get_param_names())
+
+
 def _portable(accelerated: type, original: type) -> PlainCall:
     """Return what loads as `accelerated` where that can be imported, else as `original`."""
     found: list[Any] = [_named(accelerated), original]
@@ -261,6 +266,11 @@ class Counterpart(BaseEstimator, metaclass=ABCMeta):
 
     def _accelsk_fetch(self) -> None:
         """Have every fitted attribute on the host."""
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        # scikit-learn reads the signature anew each time, several times in a call
+        return [*_parameter_names(cls, cls.__init__)]
 
     def __sklearn_clone__(self) -> Any:
         from accelsk import residency

@@ -130,6 +130,7 @@ def accelerated(
             return function(args, kwargs)
 
         ours.__module__ = compute.__module__
+        ours.on_device = function.on_device  # type: ignore[attr-defined]
         registry.add_function(original, ours)
         return ours
 
@@ -178,6 +179,19 @@ class _Function:
         finally:
             report(watch.event(self.name, engine, reasons, failure))
         return result
+
+    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result as part of a call that is reported itself.
+
+        Raises
+        ------
+        Refusal
+            Where the call does not fit the device.
+        """
+        call = FunctionCall(bind(self.signature, args, kwargs), self.data)
+        for reason in self.refusals(call):
+            raise Refusal(reason)
+        return self.compute(call)
 
     def plan(
         self, args: tuple, kwargs: dict[str, Any]
