@@ -55,6 +55,7 @@ class _LeastSquares(MomentsEngine):
     """What `LinearRegression` and `Ridge` have in common."""
 
     methods = ("fit", "predict", "score")
+    linear = True
 
     def every_rule(self) -> tuple[Rule, ...]:
         return (*super().every_rule(), inputs.target_rule(outputs=True))

@@ -207,11 +207,15 @@ class Accumulator:
             )
         self._product = Product(xp, X.shape[1], 0 if Y is None else Y.shape[1], self._chunk)
 
-    def result(self) -> Moments:
+    def result(self, *, host: bool = False) -> Moments:
         """Return the moments of the rows so far, of which there are some."""
         assert self._product is not None
         assert self._shift is not None
-        return moments_of(self._n_samples, *self._product.result(), *self._shift, self._xp)
+        xp, parts = self._xp, [*self._product.result(), *self._shift]
+        if host and xp is not np:
+            xp, parts = np, [a.get() if hasattr(a, "get") else a for a in parts]
+        total, YY, X_shift, Y_shift = parts
+        return moments_of(self._n_samples, total, YY, X_shift, Y_shift, xp)
 
 
 def moments_of(n_samples: int, total: Any, YY: Any, X_shift: Any, Y_shift: Any, xp: Any) -> Moments:

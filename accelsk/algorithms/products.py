@@ -16,6 +16,9 @@ _TILE, _TILES = 128, 264
 #: Columns are padded to a multiple, so that rows are aligned.
 _ALIGNED = 8
 
+#: Targets up to which their own products are computed along with the others.
+_FEW_TARGETS = 32
+
 #: A product of fewer rows than this is not split further.
 _FEWEST_ROWS = 64
 
@@ -86,9 +89,10 @@ class Product:
     def __init__(self, xp: Any, n_features: int, n_targets: int, chunk: int) -> None:
         self._xp = xp
         self._shape = (n_features, n_targets)
-        self._wide = -(-(n_features + 1 + n_targets) // _ALIGNED) * _ALIGNED
-        self._tall = -(-(n_features + 1) // _ALIGNED) * _ALIGNED
-        self._tall = min(self._tall, self._wide)
+        self._wide = _aligned(n_features + 1 + n_targets)
+        # products of targets with targets come along where there are few
+        self._whole = n_targets <= _FEW_TARGETS
+        self._tall = self._wide if self._whole else _aligned(n_features + 1)
         tiles = -(-self._tall // _TILE) * -(-self._wide // _TILE)
         most = _TILES // tiles if hasattr(xp, "cuda") else 1
         most = min(most, chunk // (8 * self._tall * self._wide))
@@ -96,23 +100,28 @@ class Product:
         self._parts = max(1, min(most, self._rows // _FEWEST_ROWS))
         self._rows = -(-self._rows // self._parts) * self._parts
         self._block: Any = None
+        self._has_ones = False
         self._total = xp.zeros((self._parts, self._tall, self._wide))
-        self._squares = xp.zeros(n_targets)
+        self._squares = None if self._whole else xp.zeros(n_targets)
 
     def slices(self, n_rows: int) -> Iterator[slice]:
         """Yield slices of `n_rows` rows, each no more than is summed at a time."""
         for start in range(0, n_rows, self._rows):
             yield slice(start, min(start + self._rows, n_rows))
 
-    def _buffer(self, n_rows: int) -> Any:
+    def _buffer(self, n_rows: int, *, weighted: bool) -> Any:
         """Return an array for `n_rows` rows and a few empty ones, so that it splits evenly."""
-        xp, (d, _) = self._xp, self._shape
+        d = self._shape[0]
         filled = -(-n_rows // self._parts) * self._parts
         if self._block is None or len(self._block) < filled:
-            self._block = xp.zeros((filled, self._wide))
+            self._block = self._xp.zeros((filled, self._wide))
+            self._has_ones = False
         block = self._block[:filled]
-        block[n_rows:] = 0.0
-        block[:n_rows, d] = 1.0
+        if not self._has_ones:
+            self._block[:, d] = 1.0
+        if n_rows < filled:
+            block[n_rows:] = 0.0
+        self._has_ones = n_rows == filled and not weighted
         return block
 
     def add(self, X: Any, X_shift: Any, Y: Any, Y_shift: Any, root: Any) -> Any:
@@ -124,20 +133,28 @@ class Product:
             What was multiplied; valid until the next block.
         """
         xp, (d, k) = self._xp, self._shape
-        block = self._buffer(len(X))
-        rows = block[: len(X)]
+        n_rows = len(X)
+        block = self._buffer(n_rows, weighted=root is not None)
+        rows = block[:n_rows, : d + 1 + k]
         xp.subtract(X, X_shift, out=rows[:, :d])
+        targets = rows[:, d + 1 :]
         if Y is not None:
-            xp.subtract(Y, Y_shift, out=rows[:, d + 1 : d + 1 + k])
+            xp.subtract(Y, Y_shift, out=targets)
         if root is not None:
-            rows *= root[:, None]
+            xp.multiply(rows, root[:, None], out=rows)
         split = block.reshape(self._parts, -1, self._wide)
         add_products(self._total, split[:, :, : self._tall], split, xp)
-        if Y is not None:
-            targets = rows[:, d + 1 : d + 1 + k]
-            self._squares += xp.ones(len(X)) @ (targets * targets)
-        return rows[:, : d + 1 + k]
+        if self._squares is not None:
+            self._squares += xp.ones(n_rows) @ (targets * targets)
+        return rows
 
     def result(self) -> tuple[Any, Any]:
         """Return the products, and the sums of squares of the targets."""
-        return self._total.sum(axis=0), self._squares
+        d, k = self._shape
+        total = self._total.sum(axis=0)
+        squares = self._squares
+        return total, total.diagonal()[d + 1 : d + 1 + k] if squares is None else squares
+
+
+def _aligned(n: int) -> int:
+    return -(-n // _ALIGNED) * _ALIGNED

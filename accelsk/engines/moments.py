@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelsk.algorithms.moments import CHUNK, Accumulator, Moments, merged
+from accelsk.algorithms import fold_scores
+from accelsk.algorithms.moments import CHUNK, Accumulator, Moments, first_estimate, merged
 from accelsk.config import current
 from accelsk.device import probe
-from accelsk.device.resident import remembered
+from accelsk.device.resident import Resident, remembered
 from accelsk.device.stream import map_rows, row_blocks
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Outcome
@@ -162,8 +163,7 @@ def _summed(
         accumulator = Accumulator(cupy, shift, limits(call.X.shape[1])[1])
         for block in blocks(call, target=target) if rows is None else rows():
             accumulator.add(*block)
-        found = accumulator.result()
-        return found.on_host() if host else found
+        return accumulator.result(host=host)
 
     result = over_rows()
     check(result)
@@ -249,25 +249,68 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
     n_rows = call.X.shape[0]
     if n_rows < 2:
         raise Refusal("the score of one row is not defined")
-    accumulator, residual = None, None
+    sums: Any = None
+    shift: Any = None
     for X, Y, weight in blocks(call):
-        Y = Y.astype(np.float64, copy=False)
         predicted = predict(as_float(X)).reshape(len(X), -1)
         if predicted.shape != Y.shape:
             raise Refusal(Invalid("y has another number of columns"))
-        if accumulator is None:
-            accumulator, residual = Accumulator(cupy), cupy.zeros(Y.shape[1])
-        accumulator.add(Y, weight=weight)
+        if shift is None:
+            shift = first_estimate(Y, cupy)
         factors = cupy.ones(len(X)) if weight is None else weight.astype(np.float64, copy=False)
-        residual += factors @ (Y - predicted) ** 2
-    assert accumulator is not None
-    of_y = accumulator.result().on_host()
-    left, total = cupy.asnumpy(residual), np.diagonal(of_y.gram)
-    if not (of_y.weight > 0 and np.isfinite(left).all() and np.isfinite(total).all()):
+        apart, left = Y - shift, Y.astype(np.float64, copy=False) - predicted
+        # weights, sums and squares of the targets, squares of what is left
+        found = cupy.stack([apart, apart * apart, left * left]).transpose(1, 0, 2)
+        found = cupy.append(factors @ found.reshape(len(X), -1), factors.sum())
+        sums = found if sums is None else sums + found
+    *sums, total = cupy.asnumpy(sums)
+    targets, squares, left = np.reshape(sums, (3, -1))
+    squares = squares - targets**2 / total
+    if not (total > 0 and np.isfinite(left).all() and np.isfinite(squares).all()):
         raise Refusal(Invalid("X or y contains NaN or infinity"))
     scores = np.where(left == 0, 1.0, 0.0)
-    spread = total > 0
-    scores[spread] = 1.0 - left[spread] / total[spread]
+    spread = squares > 0
+    scores[spread] = 1.0 - left[spread] / squares[spread]
+    return float(scores.mean())
+
+
+#: Gram matrices of more columns stay on the device.
+_MOST_SHARED = 512
+
+
+#: Up to this many columns, a score from the moments of a fold costs less than a product with X.
+_MOST_SHARED = 1_000
+
+
+def r2_from_moments(call: Call, found: Moments, coef: Any, intercept: Any) -> float:
+    """Return the coefficient of determination of a linear model, from moments on the host.
+
+    Parameters
+    ----------
+    call : Call
+    found : Moments
+        Of the rows to score, with their targets.
+    coef : ndarray of shape (n_features,) or (n_targets, n_features)
+    intercept : float or ndarray of shape (n_targets,)
+    """
+    if found.n_samples < 2:
+        raise Refusal("the score of one row is not defined")
+    coef = np.asarray(coef, np.float64).reshape(-1, call.X.shape[1])
+    if len(coef) != len(found.Y_mean):
+        raise Refusal(Invalid("y has another number of columns"))
+    apart = found.Y_mean - coef @ found.X_mean - intercept
+    within = (
+        found.YY - 2 * (coef * found.XY.T).sum(axis=1) + ((coef @ found.gram) * coef).sum(axis=1)
+    )
+    left = np.maximum(within, 0.0) + found.weight * apart**2
+    return _determined(left, found.YY)
+
+
+def _determined(left: np.ndarray, spread: np.ndarray) -> float:
+    """Return the mean over targets of the part of the squares that is not left."""
+    scores = np.where(left == 0, 1.0, 0.0)
+    varies = spread > 0
+    scores[varies] = 1.0 - left[varies] / spread[varies]
     return float(scores.mean())
 
 
@@ -280,10 +323,17 @@ def _hold(call: Call) -> None:
 
 
 class MomentsEngine(CupyEngine):
-    """One estimator from moments. `fit` gets X as it came, on the host or on the device."""
+    """One estimator from moments. `fit` gets X as it came, on the host or on the device.
+
+    Attributes
+    ----------
+    linear : bool
+        Whether it predicts ``X @ coef_.T + intercept_``.
+    """
 
     name = "moments"
     streamed = True
+    linear: bool = False
 
     def run_fit(self, call: Call) -> Outcome:
         again = call.method == "fit_transform"
@@ -301,8 +351,19 @@ class MomentsEngine(CupyEngine):
         """Return the coefficient of determination, of an engine that says how to predict."""
         y = call.y
         if y.numeric and y.kind != "sparse" and y.shape[:1] == call.X.shape[:1]:
-            return r2(call, self.predictor(call, model))
+            score = self._score_of_fold(call)
+            return r2(call, self.predictor(call, model)) if score is None else score
         return determination(call, self.predict(call, model))
+
+    def _score_of_fold(self, call: Call) -> float | None:
+        """Return the score in a search, whose candidates share the moments of each fold."""
+        own = vars(call.estimator)
+        known = "coef_" in own and "intercept_" in own
+        if not (self.linear and known and isinstance(call.X.value, Resident)):
+            return None
+        if call.X.shape[1] > _MOST_SHARED or len(call.y.shape) > 2:
+            return None
+        return fold_scores.determination(moments(call), own["coef_"], own["intercept_"])
 
     def predictor(self, call: Call, model: Any) -> Callable[[Any], Any]:
         """Return the function from rows on the device, as `as_float` gives them, to predictions."""
