@@ -23,6 +23,9 @@ __all__ = ["main", "tune"]
 #: The least seconds for a class, however little time is left.
 _LEAST = 0.2
 
+#: The seconds that a class takes to compile, on the average (H200, 2026-11-30).
+_COMPILING = 0.6
+
 
 class _Progress:
     """A bar on a terminal, now and then a line elsewhere."""
@@ -124,7 +127,7 @@ def tune(
         warnings.simplefilter("ignore")
         for done, cls in enumerate(ordered):
             progress.show(done, cls.__name__)
-            allowed = (deadline - perf_counter()) / (len(ordered) - done)
+            allowed = (deadline - perf_counter()) / (len(ordered) - done) - _COMPILING
             found = measure(cls, max(allowed, _LEAST), grid)
             table.curves |= found.curves()
             table.measured |= found.points()

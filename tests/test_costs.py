@@ -140,7 +140,7 @@ def test_float32_counts_for_what_grows_only():
             "random_projection.GaussianRandomProjection",
             {"n_components": "auto", "eps": 0.5},
             "k",
-            83,
+            331,
         ),
     ],
 )

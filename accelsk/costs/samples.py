@@ -74,7 +74,10 @@ def _numbers(elements: int) -> np.ndarray:
     return _pool(1 << max(16, (elements - 1).bit_length()))[:elements]
 
 
-@functools.lru_cache(maxsize=2)
+# a few sizes are asked for by one class after the other
+
+
+@functools.lru_cache(maxsize=16)
 def _rows(rows: int, columns: int, dtype: str) -> np.ndarray:
     """Return clusters that overlap a little."""
     noise = _numbers(rows * columns).reshape(rows, columns)
@@ -84,9 +87,24 @@ def _rows(rows: int, columns: int, dtype: str) -> np.ndarray:
     return X.astype(dtype, copy=False)
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=16)
 def _categories(rows: int, columns: int) -> np.ndarray:
     return np.random.default_rng(2).integers(0, _CATEGORIES, (rows, columns))
+
+
+@functools.lru_cache(maxsize=16)
+def _classes(rows: int) -> np.ndarray:
+    """Return three classes by cluster, with some that are wrong."""
+    codes = np.arange(rows) % _CLUSTERS
+    noisy = np.random.default_rng(4).random(rows) < 0.05
+    return np.where(noisy, (codes + 1) % 3, codes % 3)
+
+
+@functools.lru_cache(maxsize=16)
+def _target(rows: int, columns: int) -> np.ndarray:
+    """Return what depends on the first few columns."""
+    few = _rows(rows, columns, "float64")[:, :4]
+    return few.sum(axis=1) + np.random.default_rng(5).normal(size=rows)
 
 
 def sample(cls: Any, rows: int, columns: int, dtype: Any = np.float64) -> Sample:
@@ -95,19 +113,15 @@ def sample(cls: Any, rows: int, columns: int, dtype: Any = np.float64) -> Sample
 
     estimator = new(cls)
     tags = get_tags(estimator)
-    codes = np.arange(rows) % _CLUSTERS
     if not tags.input_tags.two_d_array:
         return Sample(None, np.random.default_rng(3).integers(0, 100, rows))
     if tags.input_tags.categorical:
-        return Sample(_categories(rows, columns), codes % 2)
+        return Sample(_categories(rows, columns), np.arange(rows) % 2)
     X = _rows(rows, columns, np.dtype(dtype).name)
     if tags.input_tags.positive_only:
         X = np.floor(np.abs(X))
-    if is_classifier(estimator):
-        noisy = np.random.default_rng(4).random(rows) < 0.05
-        return Sample(X, np.where(noisy, (codes + 1) % 3, codes % 3))
-    few = min(columns, 4)
-    return Sample(X, X[:, :few].sum(axis=1) + np.random.default_rng(5).normal(size=rows))
+    y = _classes(rows) if is_classifier(estimator) else _target(rows, columns)
+    return Sample(X, y)
 
 
 def arguments(estimator: Any, method: str, data: Sample) -> dict[str, Any] | None:

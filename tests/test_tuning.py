@@ -1,0 +1,245 @@
+"""Measuring a machine, and getting ready ahead of the first call."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from class_cases import all_classes
+from engine import GENERIC, AcceleratedCentering, AcceleratedLine, engine_of
+
+import accelsk
+from accelsk import runtime, tuning, warmup
+from accelsk.costs import machine, samples, startup, store
+from accelsk.costs.measure import Grid, measure
+from accelsk.costs.model import CPU, Table
+from accelsk.device import probe
+from accelsk.dispatch import method_of
+from accelsk.profiling.events import listening
+
+TINY = Grid({4: (20, 60), 10: (30,)})
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def gpu(monkeypatch, tmp_path):
+    """A GPU of which nothing is asked, and an empty cache."""
+    found = probe.GPU("Test GPU", (9, 0), (13, 0), 2**30)
+    monkeypatch.setattr(probe, "_found", (found, None))
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(tuning, "_load", lambda: {"cupy": 1.0, "cuml": 2.0})
+    monkeypatch.setattr(machine, "speeds", lambda: {"cpu call": 1.0})
+
+
+# Measuring
+
+
+@pytest.mark.parametrize("cls", [AcceleratedLine, AcceleratedCentering, *GENERIC.values()])
+def test_every_method_is_measured_on_both_sides(cls):
+    found = measure(cls, 5.0, TINY)
+    methods = {name for name, _ in found.observations}
+    assert {"fit", "fetch", "restore"} <= methods
+    for method in methods - {"fetch", "restore"}:
+        assert (method, CPU) in found.observations, method
+        assert (method, "test") in found.observations, method
+        for curve in (found.curve(method, CPU), found.curve(method, "test")):
+            assert curve is not None
+            assert curve.terms
+
+
+def test_a_class_whose_time_is_over_is_measured_once_at_least():
+    found = measure(AcceleratedLine, 0.0, TINY)
+    assert all(len(points) <= 2 for points in found.observations.values())
+    assert ("fit", "test") in found.observations
+
+
+def test_a_class_that_fails_costs_itself_only(caplog):
+    engine_of(AcceleratedLine).failing["fit"] = RuntimeError("no")
+    found = measure(AcceleratedLine, 5.0, TINY)
+    assert ("fit", "test") not in found.observations
+    assert ("fit", CPU) in found.observations
+
+
+def test_tuning_makes_a_table(gpu):
+    stream = io.StringIO()
+    table = tuning.tune(2.0, classes=[AcceleratedLine], grid=TINY, stream=stream)
+    assert set(table.curves["AcceleratedLine.fit"]) == {CPU, "test"}
+    assert set(table.measured) == set(table.curves)
+    assert Table.from_json(table.to_json()).measured == table.measured
+    assert table.machine.items() >= machine.describe().items()
+    assert stream.getvalue().splitlines() == [
+        "0 of 1 classes, 0 s",
+        stream.getvalue().splitlines()[-1],
+    ]
+    assert "\r" not in stream.getvalue()
+
+
+def test_a_terminal_has_a_bar(gpu):
+    stream = _Terminal()
+    tuning.tune(1.0, classes=[AcceleratedLine], grid=TINY, stream=stream)
+    assert "AcceleratedLine" in stream.getvalue()
+    assert stream.getvalue().endswith("\r")
+
+
+def test_the_command_keeps_what_it_measured(gpu, monkeypatch, capsys):
+    monkeypatch.setattr(
+        tuning, "tune", lambda seconds: Table(machine.describe(), {}, {}, {"a.fit": {}})
+    )
+    assert tuning.main(["--seconds", "1"]) == 0
+    assert str(store.cache_file()) in capsys.readouterr().out
+    assert store.table().curves == {"a.fit": {}}
+
+
+def test_a_cache_that_cannot_be_written_is_told(gpu, monkeypatch, capsys, tmp_path):
+    (tmp_path / "accelsk").write_text("a file in the place of the folder")
+    monkeypatch.setattr(tuning, "tune", lambda seconds: Table())
+    assert tuning.main([]) == 1
+    assert "could not be kept" in capsys.readouterr().err
+
+
+def test_show_prints_expected_against_measured(gpu, capsys):
+    table = tuning.tune(1.0, classes=[AcceleratedLine], grid=TINY, stream=io.StringIO())
+    store.save(table)
+    assert tuning.main(["--show"]) == 0
+    printed = capsys.readouterr().out
+    assert "AcceleratedLine.fit" in printed
+    assert store.cache_file().with_suffix(".png").exists() == ("matplotlib" in sys.modules)
+
+
+@pytest.mark.parametrize("main", [tuning.main, warmup.main])
+def test_without_a_gpu_there_is_nothing_to_do(main, monkeypatch, capsys):
+    monkeypatch.setattr(probe, "_found", (None, "no GPU in this test"))
+    assert main([]) == 1
+    assert "no GPU in this test" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", all_classes())
+def test_there_are_data_for_every_class(key):
+    cls: Any = all_classes()[key]
+    if key.startswith(("umap", "manifold.TSNE", "ensemble")):
+        pytest.skip("takes its time on the CPU")
+    estimator = samples.new(cls)
+    data = samples.sample(cls, 64, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(**samples.arguments(estimator, "fit", data))
+        for method in ("predict", "transform"):
+            if method_of(cls, method) is not None and hasattr(estimator, method):
+                getattr(estimator, method)(**samples.arguments(estimator, method, data))
+
+
+# Getting ready
+
+
+def test_warming_up_runs_each_method_and_tells_nobody():
+    events: list[Any] = []
+    state = np.random.get_state()[1].copy()
+    with warnings.catch_warnings(), listening(events.append):
+        warnings.simplefilter("error")
+        assert warmup.compile_kernels([AcceleratedLine, AcceleratedCentering]) == {}
+    assert not events
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
+    assert engine_of(AcceleratedLine).counts["fit"] == 1
+    assert engine_of(AcceleratedLine).counts["predict"] == 1
+    assert engine_of(AcceleratedCentering).counts["transform"] == 1
+
+
+def test_what_cannot_be_warmed_up_is_told():
+    engine_of(AcceleratedLine).failing["predict"] = RuntimeError("no kernel")
+    assert warmup.compile_kernels([AcceleratedLine]) == {"Line.predict": "RuntimeError: no kernel"}
+
+
+def test_warming_up_stops_when_it_is_told_to():
+    assert warmup.compile_kernels([AcceleratedLine], stop=lambda: True) == {}
+    assert not engine_of(AcceleratedLine).counts
+
+
+@pytest.fixture
+def steps(monkeypatch, gpu):
+    """The steps of getting ready, which only write down that they were made, and by whom."""
+    made: list[tuple[str, str]] = []
+
+    def step(name: str) -> Any:
+        return lambda *_, **__: made.append((name, threading.current_thread().name))
+
+    for name in ("import_cupy", "import_cuml", "use_device"):
+        monkeypatch.setattr(warmup, name, step(name))
+    monkeypatch.setattr(warmup, "compile_kernels", lambda classes, stop: {})
+    return made
+
+
+def test_install_in_the_background_works_in_a_thread(steps, monkeypatch):
+    accelsk.install(disable_uvm=True, background=True)
+    for thread in threading.enumerate():
+        if thread.name == "accelsk-install":
+            assert thread.daemon
+            thread.join(10)
+    assert [name for name, _ in steps] == ["import_cupy", "import_cuml", "use_device"]
+    assert {thread for _, thread in steps} == {"accelsk-install"}
+    assert not startup.loads("cuml")
+    assert startup._loading_since is None
+    assert runtime._installed
+
+
+def test_what_goes_wrong_in_the_background_is_logged(steps, monkeypatch, caplog):
+    def fails(**_: Any) -> None:
+        raise OSError("no library")
+
+    monkeypatch.setattr(warmup, "get_ready", fails)
+    warmup.in_background(disable_uvm=True).join(10)
+    assert "could not be got ready: OSError: no library" in caplog.text
+    assert startup._loading_since is None
+
+
+def test_a_program_that_ends_meanwhile_ends_well(tmp_path):
+    import subprocess
+
+    code = """
+import sys, threading, time
+import accelsk
+from accelsk import warmup
+from accelsk.device import probe
+probe._found = (probe.GPU("Test GPU", (9, 0), (13, 0), 2**30), None)
+begun = threading.Event()
+
+def slow():
+    begun.set()
+    time.sleep(0.5)
+    print("step ended", flush=True)
+
+warmup.import_cupy = slow
+warmup.import_cuml = lambda: print("not begun any more", flush=True)
+accelsk.install(disable_uvm=True, background=True)
+begun.wait(10)
+print("program ended", flush=True)
+"""
+    root = os.path.dirname(os.path.dirname(accelsk.__file__))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split("\n") == ["program ended", "step ended", ""]
+
+
+def test_a_fork_meanwhile_leaves_a_child_that_knows_nothing_of_it(steps):
+    startup.mark("cuml", "a.fit")
+    startup.loading(True)
+    startup._forked()
+    assert startup.loads("cuml")
+    assert not startup.compiled("a.fit", "cuml")
+    assert startup._loading_since is None
