@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelsk._by_class import coded_blocks, most_probable
-
 from accelsk.algorithms import covariance, discriminant
 from accelsk.algorithms.class_moments import ClassAccumulator, GroupAccumulator
 from accelsk.algorithms.discriminant import Groups

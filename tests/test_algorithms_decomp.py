@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-import sklearn.covariance
 import sklearn.decomposition
 import sklearn.ensemble
 import sklearn.random_projection
@@ -15,47 +14,12 @@ from alike import assert_alike, device, distinct, same, tolerance  # noqa: F401
 from scipy import sparse
 
 import accelsk
-from accelsk import covariance, decomposition, ensemble, random_projection
+from accelsk import decomposition, ensemble, random_projection
 from accelsk.algorithms import trees
 
 RNG = np.random.RandomState(0)
 ROWS = RNG.randn(300, 6) @ RNG.randn(6, 6) + 5
 DTYPES = [np.float64, np.float32, np.int64]
-
-
-# Covariance
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("assume_centered", [False, True])
-@pytest.mark.parametrize("store_precision", [False, True])
-@pytest.mark.parametrize("name", ["EmpiricalCovariance", "LedoitWolf"])
-def test_covariance_is_scikit_learns(name, store_precision, assume_centered, dtype):
-    X = (ROWS * 10).astype(dtype)
-    options = {"store_precision": store_precision, "assume_centered": assume_centered}
-    ours = getattr(covariance, name)(**options).fit(X)
-    theirs = getattr(sklearn.covariance, name)(**options).fit(X)
-    same(ours.mahalanobis(X), theirs.mahalanobis(X), 1e-3 if dtype == np.float32 else 1e-9)
-    assert_alike(ours, theirs)
-    assert ours.error_norm(np.eye(6)) == pytest.approx(theirs.error_norm(np.eye(6)), rel=1e-4)
-    with accelsk.config_context(on_fallback="log"):
-        assert ours.score(X) == pytest.approx(theirs.score(X), rel=1e-4)
-    assert pickle.loads(pickle.dumps(ours)).mahalanobis(X) == pytest.approx(ours.mahalanobis(X))
-
-
-@pytest.mark.parametrize(
-    "X", [np.zeros((9, 3)), ROWS[:, :1], ROWS[:4]], ids=["0", "column", "wide"]
-)
-@pytest.mark.parametrize("name", ["EmpiricalCovariance", "LedoitWolf"])
-def test_covariance_of_degenerate_rows(name, X):
-    ours = getattr(covariance, name)().fit(X)
-    theirs = getattr(sklearn.covariance, name)().fit(X)
-    assert_alike(ours, theirs, rtol=1e-6)
-
-
-def test_covariance_leaves_half_precision_to_scikit_learn():
-    with pytest.raises(accelsk.exceptions.FallbackError, match="half"):
-        covariance.EmpiricalCovariance().fit(ROWS.astype(np.float16))
 
 
 # Decomposition

@@ -26,7 +26,7 @@ CLASSES = ("EmpiricalCovariance", "ShrunkCovariance", "LedoitWolf", "OAS")
 @pytest.mark.parametrize("assume_centered", [False, True])
 @pytest.mark.parametrize("store_precision", [False, True])
 @pytest.mark.parametrize("name", CLASSES)
-def test_covariance_is_scikit_learns(name, store_precision, assume_centered, dtype):
+def test_covariances_are_scikit_learns(name, store_precision, assume_centered, dtype):
     X = (ROWS * 10).astype(dtype)
     options = {"store_precision": store_precision, "assume_centered": assume_centered}
     ours = getattr(covariance, name)(**options).fit(X)
@@ -48,7 +48,7 @@ def test_covariance_is_scikit_learns(name, store_precision, assume_centered, dty
     ids=["zero", "constant", "column", "wide", "identity"],
 )
 @pytest.mark.parametrize("name", CLASSES)
-def test_covariance_of_degenerate_rows(name, X):
+def test_covariances_of_degenerate_rows(name, X):
     ours = getattr(covariance, name)().fit(X)
     theirs = getattr(sklearn.covariance, name)().fit(X)
     if (X == 0.1).all():  # scikit-learn's is of rounding errors, of which it makes an inverse
@@ -66,7 +66,7 @@ def test_shrinkage_is_as_asked_for(dtype, shrinkage):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_float32_has_the_digits_of_float64(name):
+def test_covariances_of_float32_have_the_digits_of_float64(name):
     X = (RNG.randn(2000, 8) * np.geomspace(0.1, 100, 8) + 10).astype(np.float32)
     ours = getattr(covariance, name)().fit(X)
     theirs = getattr(sklearn.covariance, name)().fit(X.astype(np.float64))
@@ -82,7 +82,7 @@ def test_half_precision_is_left_to_scikit_learn(name):
 
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_errors_are_scikit_learns(name, bad):
+def test_covariances_say_scikit_learns_errors(name, bad):
     X = ROWS.copy()
     X[7, 2] = bad
     with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
@@ -96,7 +96,7 @@ def test_errors_are_scikit_learns(name, bad):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_memory_limit_is_kept(name):
+def test_covariances_keep_a_memory_limit(name):
     X = RNG.randn(5000, 12) + 3
     with accelsk.config_context(device_memory_limit=50_000):
         ours = getattr(covariance, name)().fit(X)

@@ -133,7 +133,7 @@ def test_nearly_collinear_features_keep_their_digits():
 @pytest.mark.parametrize("solver", ["svd", "lsqr", "eigen"])
 def test_units_and_offsets_cost_no_digits(solver):
     X, y = rows(3)
-    X = (X + [1e5, 0, 1e3, 0, 0]) * [1, 1e4, 1e-4, 1, 10]
+    X = np.add(X, [1e5, 0, 1e3, 0, 0]) * [1, 1e4, 1e-4, 1, 10]
     ours, theirs = pair("LinearDiscriminantAnalysis", X, y, solver=solver)
     assert_same_answers(ours, theirs, X, y, 1e-5)
 
@@ -176,7 +176,7 @@ def test_what_scikit_learn_warns_of_is_left_to_it():
 
 @pytest.mark.parametrize("name", ["LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_errors_are_scikit_learns(name, bad):
+def test_discriminants_say_scikit_learns_errors(name, bad):
     X, y = rows(3)
     broken = X.copy()
     broken[7, 2] = bad
@@ -221,7 +221,7 @@ def test_quadratic_discriminant_is_scikit_learns(options, n_classes, priors, dty
 def test_classes_without_full_rank_are_left_to_scikit_learn():
     X, y = rows(2)
     for degenerate in (X[:, 0] + X[:, 1], np.full(len(X), 3.0)):
-        with pytest.raises(accelsk.exceptions.FallbackError, match="collinear|full rank"):
+        with pytest.raises(accelsk.exceptions.FallbackError, match=r"collinear|full rank"):
             discriminant_analysis.QuadraticDiscriminantAnalysis().fit(
                 np.column_stack([X, degenerate]), y
             )
@@ -235,13 +235,13 @@ def test_classes_without_full_rank_are_left_to_scikit_learn():
 
 def test_units_cost_quadratic_discriminants_no_digits():
     X, y = rows(3)
-    X = (X + [1e5, 0, 1e3, 0, 0]) * [1, 1e4, 1, 1, 10]
+    X = np.add(X, [1e5, 0, 1e3, 0, 0]) * [1, 1e4, 1, 1, 10]
     ours, theirs = pair("QuadraticDiscriminantAnalysis", X, y)
     assert_same_answers(ours, theirs, X, y, 1e-6)
 
 
 @pytest.mark.parametrize("name", ["LinearDiscriminantAnalysis", "QuadraticDiscriminantAnalysis"])
-def test_a_memory_limit_is_kept(name):
+def test_discriminants_keep_a_memory_limit(name):
     X, y = rows(3, n=5000)
     with accelsk.config_context(device_memory_limit=50_000):
         ours, theirs = pair(name, X, y)

@@ -149,7 +149,7 @@ def test_rank_deficient_rows_are_left_to_an_svd():
 
 
 @pytest.mark.parametrize("offset", [0, 1e3, 1e6])
-def test_float32_has_the_digits_of_float64(offset):
+def test_components_of_float32_have_the_digits_of_float64(offset):
     X = (np.random.RandomState(0).randn(4000, 10) * np.geomspace(1, 100, 10) + offset).astype("f4")
     ours = decomposition.PCA(3).fit(X)
     theirs = sklearn.decomposition.PCA(3, svd_solver="full").fit(X.astype(float))
@@ -174,7 +174,7 @@ def test_scores_of_rows_are_scikit_learns(dtype, whiten, n_components):
     same(ours.get_covariance(), theirs.get_covariance(), *tolerance(dtype, 1e-7))
 
 
-def test_a_memory_limit_is_kept():
+def test_pca_keeps_a_memory_limit():
     X = np.random.RandomState(0).randn(5000, 12) + 3
     with accelsk.config_context(device_memory_limit=50_000):
         ours, theirs = pair("PCA", X, n_components=3)

@@ -8,6 +8,9 @@ import pytest
 from test_algorithms_bayes import *  # noqa: F403
 from test_algorithms_decomp import *  # noqa: F403
 from test_algorithms_neighbors import *  # noqa: F403
+from test_covariance import *  # noqa: F403
+from test_discriminant import *  # noqa: F403
+from test_pca import *  # noqa: F403
 
 import accelsk
 
