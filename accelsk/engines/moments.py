@@ -278,42 +278,6 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
 _MOST_SHARED = 512
 
 
-#: Up to this many columns, a score from the moments of a fold costs less than a product with X.
-_MOST_SHARED = 1_000
-
-
-def r2_from_moments(call: Call, found: Moments, coef: Any, intercept: Any) -> float:
-    """Return the coefficient of determination of a linear model, from moments on the host.
-
-    Parameters
-    ----------
-    call : Call
-    found : Moments
-        Of the rows to score, with their targets.
-    coef : ndarray of shape (n_features,) or (n_targets, n_features)
-    intercept : float or ndarray of shape (n_targets,)
-    """
-    if found.n_samples < 2:
-        raise Refusal("the score of one row is not defined")
-    coef = np.asarray(coef, np.float64).reshape(-1, call.X.shape[1])
-    if len(coef) != len(found.Y_mean):
-        raise Refusal(Invalid("y has another number of columns"))
-    apart = found.Y_mean - coef @ found.X_mean - intercept
-    within = (
-        found.YY - 2 * (coef * found.XY.T).sum(axis=1) + ((coef @ found.gram) * coef).sum(axis=1)
-    )
-    left = np.maximum(within, 0.0) + found.weight * apart**2
-    return _determined(left, found.YY)
-
-
-def _determined(left: np.ndarray, spread: np.ndarray) -> float:
-    """Return the mean over targets of the part of the squares that is not left."""
-    scores = np.where(left == 0, 1.0, 0.0)
-    varies = spread > 0
-    scores[varies] = 1.0 - left[varies] / spread[varies]
-    return float(scores.mean())
-
-
 def _hold(call: Call) -> None:
     """Have ``X`` on the device where there is ample room: it is passed over more than once."""
     X, gpu = call.X.array, probe.gpu()
