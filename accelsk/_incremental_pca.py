@@ -16,13 +16,10 @@ from accelsk.algorithms import incremental, spectra
 from accelsk.device.stream import row_blocks
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Outcome, refuse
-from accelsk.engines.moments import MomentsEngine, moments
+from accelsk.engines.moments import MomentsEngine, limits, moments
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = ["IncrementalPCAOnMoments"]
-
-#: Bytes of what is made of the batches that are on the device at a time.
-_CHUNK = 1 << 26
 
 #: Up to this many numbers in a step the host decomposes them sooner.
 _HOST_STEP = 1 << 18
@@ -169,8 +166,9 @@ def _batch_moments(call: Call, sizes: list[int], xp: Any) -> Iterator[tuple[int,
     import cupy
 
     X, start, d = call.X.array, 0, call.X.shape[1]
+    _, chunk = limits(d)
     for size, count in _runs(sizes):
-        at_a_time = max(1, _CHUNK // (8 * d * max(size, d)))
+        at_a_time = max(1, chunk // (8 * d * max(size, d)))
         rows = X[start : start + size * count]
         for (block,) in row_blocks((rows,), size * at_a_time):
             batches = block.astype(np.float64).reshape(-1, size, d)

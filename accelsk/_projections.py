@@ -56,13 +56,14 @@ def kept_on_device(call: Call) -> Call:
     """Return `call` with X on the device, where there is room for it until another pass."""
     import cupy
 
-    X, limit = call.X.array, current().device_memory_limit
-    if limit is not None and X.nbytes > limit / 2:
+    X, limit = call.X, current().device_memory_limit
+    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    if limit is not None and size > limit / 2:
         return call
     cuda = getattr(cupy, "cuda", None)
-    if cuda is not None and X.nbytes > _SHARE * cuda.runtime.memGetInfo()[0]:
+    if cuda is not None and size > _SHARE * cuda.runtime.memGetInfo()[0]:
         return call
-    return with_arguments(call, X=to_device(X, np.float64 if call.X.narrow else None))
+    return with_arguments(call, X=to_device(X.source, np.float64 if X.narrow else None))
 
 
 def adopted(attributes: dict[str, Any], state: Iterable[str]) -> Outcome:

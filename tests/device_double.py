@@ -7,6 +7,7 @@ what NumPy gives as a scalar it gives as an array without dimensions.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import types
 from typing import Any
@@ -111,6 +112,10 @@ class _Csr:
         return _Csr(self._matrix.T.tocsr())
 
 
+def _sparse(kind: Any, value: Any, shape: Any = None) -> _Csr:
+    return _Csr(kind(value._matrix if isinstance(value, _Csr) else _plain(value), shape=shape))
+
+
 def install(monkeypatch: Any) -> None:
     """Have accelsk believe that there is a GPU, on which arrays are `DeviceArray`."""
     from accelsk.device import probe
@@ -123,7 +128,8 @@ def install(monkeypatch: Any) -> None:
     cupy.linalg = _Namespace("cupy.linalg", np.linalg)  # type: ignore[attr-defined]
     on_device = types.ModuleType("cupyx.scipy.sparse")
     on_device.issparse = lambda value: isinstance(value, _Csr)  # type: ignore[attr-defined]
-    on_device.csr_matrix = lambda value: _Csr(sparse.csr_matrix(value))  # type: ignore[attr-defined]
+    on_device.csr_matrix = functools.partial(_sparse, sparse.csr_matrix)  # type: ignore[attr-defined]
+    on_device.csc_matrix = functools.partial(_sparse, sparse.csc_matrix)  # type: ignore[attr-defined]
     cupyx = types.ModuleType("cupyx")
     # NumPy raises LinAlgError without being told to
     cupyx.errstate = lambda **_: contextlib.nullcontext()  # type: ignore[attr-defined]
