@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import accelsk
-from accelsk.profiling.lines import line_profile
+from accelsk.profiling.lines import Watch
+from accelsk.profiling.sources import Sources
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -94,7 +95,7 @@ class _Magics:
         while text.startswith("%%"):  # and `%%time` those under it
             text = text.partition("\n")[2]
         names = dict.fromkeys((self._file(cell), "<timed exec>", "<timed eval>"), "<cell>")
-        with line_profile("<cell>", _texts={"<cell>": text}, _aliases=names):
+        with Watch(Sources(("<cell>",), texts={"<cell>": text}, aliases=names)):
             self._run(cell)
 
     def _run(self, cell: str) -> None:
@@ -120,15 +121,16 @@ class _Magics:
     @contextmanager
     def _without_tracebacks(self) -> Iterator[None]:
         """Leave showing an error to the cell as a whole, which ends with it."""
-        shell: Any = self._shell
+        own = vars(self._shell)
         hidden = ("showtraceback", "showsyntaxerror")
-        for name in hidden:
-            setattr(shell, name, lambda *args, **kwargs: None)
+        before = {name: own[name] for name in hidden if name in own}
+        own.update(dict.fromkeys(hidden, lambda *args, **kwargs: None))
         try:
             yield
         finally:
             for name in hidden:
-                delattr(shell, name)
+                del own[name]
+            own.update(before)
 
     @contextmanager
     def _usage_errors(self) -> Iterator[None]:

@@ -464,13 +464,27 @@ def test_trace_has_calls_transfers_threads_and_processes(results, tmp_path):
     assert failed["args"]["reasons"] == ["X is <sparse>"]
     assert failed["args"]["error"] == "ValueError"
     assert (fit["pid"], worker["pid"]) == (os.getpid(), 7)
-    assert len({(s["pid"], s["tid"]) for s in slices}) == 3
+    assert len({(s["pid"], s["tid"]) for s in slices}) == 4
     names = {(e["name"], e["args"].get("name")) for e in events if e["ph"] == "M"}
     assert names >= {
         ("process_name", "LokyProcess-1 (7)"),
         ("thread_name", "main"),
+        ("thread_name", "main, transfers 1"),
         ("thread_name", "pool_0"),
     }
+
+
+def test_transfers_that_overlap_are_in_rows_of_their_own(tmp_path):
+    results = ProfileResults()
+    at = results._clock
+    transfers = tuple(traffic.Transfer(at + s, d, 8) for s, d in ((0, 2), (1, 2), (2.5, 1), (3, 1)))
+    results._add(Event("A.fit", "moments", 4, start=at, total=4, transfers=transfers))
+    results.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    call, *moved = (event for event in events if event["ph"] == "X")
+    first, second, third, fourth = (event["tid"] for event in moved)
+    assert first == third != second == fourth
+    assert call["tid"] not in (first, second)
 
 
 def test_trace_of_real_calls_nests(labelled, tmp_path):

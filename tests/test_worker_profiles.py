@@ -325,3 +325,24 @@ def test_ancestors_are_those_that_run_this_python():
         check=True,
     )
     assert done.stdout.split()[0] == str(os.getpid())
+
+
+@_FORK
+def test_a_forked_process_may_leave_the_block(real_folder):
+    def leaves_as_it_should():
+        try:
+            with context:
+                pid = os.fork()
+                if pid == 0:
+                    _fit(0)
+            if pid:
+                return os.waitpid(pid, 0)[1] == 0
+            os._exit(len(events._listeners))
+        finally:
+            if os.getpid() != parent:
+                os._exit(99)
+
+    context, parent = accelsk.profile(quiet=True), os.getpid()
+    assert leaves_as_it_should()
+    with accelsk.profile(quiet=True):
+        pass

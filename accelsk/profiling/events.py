@@ -132,7 +132,8 @@ def listening(listener: Callable[[Event], None]) -> Iterator[None]:
     finally:
         with _lock:
             _receive()
-            _listeners.remove(listener)
+            if listener in _listeners:  # not in a process that was forked within the block
+                _listeners.remove(listener)
             if not _listeners:
                 _spool.close()
 

@@ -52,9 +52,8 @@ def _share(stats: LineStats) -> float | None:
     return min(1.0, stats.gpu_time / stats.time) if stats.time else 0.0
 
 
-def _title(results: LineResults, file: str) -> str:
-    count = len(results.lines[file])
-    return f"{file}: {count} line{'s' if count != 1 else ''} executed"
+def _title(file: str, lines: Mapping[int, LineStats]) -> str:
+    return f"{file}: {len(lines)} line{'s' if len(lines) != 1 else ''} executed"
 
 
 def _summary(results: LineResults) -> list[str]:
@@ -101,7 +100,7 @@ def render(results: LineResults) -> str:
 
     parts = []
     for file, lines in results.lines.items():
-        parts.append(paint(_title(results, file), "head"))
+        parts.append(paint(_title(file, lines), "head"))
         head = "{:>5} {:>8} {:>9} {:>5}    Source".format(*_HEADERS)
         parts.append(paint(head, "dim"))
         source = results.source(file)
@@ -140,7 +139,7 @@ def to_html(results: LineResults) -> str:
     longest = max((s.time for f in results.lines.values() for s in f.values()), default=0) or 1.0
     kinds = ["", "", "", "", "text", "mark", "text"]
     for file, lines in results.lines.items():
-        title = _title(results, os.path.basename(file) or file)
+        title = _title(os.path.basename(file), lines)
         body = []
         source = results.source(file)
         for number in _shown(lines, len(source)):

@@ -6,9 +6,8 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 from accelsk.profiling.clock import Clock, LineStats
@@ -18,7 +17,7 @@ from accelsk.profiling.profile import MethodStats
 from accelsk.profiling.show import show
 from accelsk.profiling.sources import Sources, calling_frame
 
-__all__ = ["LineResults", "LineStats", "line_profile"]
+__all__ = ["LineResults", "LineStats", "Watch", "line_profile"]
 
 
 class LineResults:
@@ -75,7 +74,7 @@ class LineResults:
         return to_html(self)
 
 
-class line_profile(contextlib.ContextDecorator):  # noqa: N801 - used like a function
+def line_profile(*sources: Any, quiet: bool = False) -> AbstractContextManager[LineResults]:
     """Report for each line of the source its hits, its time, and the GPU's share of it.
 
     A line that called an accelerated method which ran in scikit-learn is marked, with the reason
@@ -93,6 +92,15 @@ class line_profile(contextlib.ContextDecorator):  # noqa: N801 - used like a fun
     quiet : bool, default=False
         Do not print the report at the end of the block.
 
+    Returns
+    -------
+    context : context manager
+        Gives `LineResults`.
+
+    See Also
+    --------
+    profile : The same by function.
+
     Examples
     --------
     >>> import accelsk
@@ -101,55 +109,44 @@ class line_profile(contextlib.ContextDecorator):  # noqa: N801 - used like a fun
     >>> results.wall_time > 0
     True
     """
+    wanted = sources or (calling_frame(sys._getframe(1)).f_code.co_filename,)
+    return Watch(Sources(wanted), quiet)
 
-    def __init__(
-        self,
-        *sources: Any,
-        quiet: bool = False,
-        _texts: Mapping[str, str] | None = None,
-        _aliases: Mapping[str, str] | None = None,
-    ) -> None:
-        self._wanted = sources
+
+class Watch(contextlib.ContextDecorator, AbstractContextManager[LineResults]):
+    """The ``with`` block of a `line_profile`."""
+
+    def __init__(self, sources: Sources, quiet: bool = False) -> None:
+        self._sources = sources
         self._quiet = quiet
-        self._texts = _texts
-        self._aliases = _aliases
+
+    def _recreate_cm(self) -> Watch:
+        return Watch(self._sources, self._quiet)
 
     def __enter__(self) -> LineResults:
         frame = calling_frame(sys._getframe(1))
-        wanted = self._wanted or (frame.f_code.co_filename,)
-        sources = Sources(wanted, self._texts, self._aliases)
-        self._results = LineResults(sources)
-        self._stack = contextlib.ExitStack()
-        self._stack.enter_context(listening(self._results._add))
-        self._here = sources.name(frame.f_code.co_filename), frame.f_lineno
-        _session.join(sources, frame)
+        self._results = LineResults(self._sources)
+        self._listening = listening(self._results._add)
+        self._listening.__enter__()
+        self._here = self._sources.name(frame.f_code.co_filename), frame.f_lineno
+        _session.join(self._sources, frame)
         self._before, self._steps_before = _session.clock.figures(), _session.clock.steps()
         self._start = perf_counter()
         return self._results
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         results = self._results
         results.wall_time = perf_counter() - self._start
         try:
             after = _session.clock.figures()
             results.steps = _session.clock.steps() - self._steps_before
             results.cost = results.steps * _session.cost_of_a_step()
-            results.lines = _difference(self._before, after, results._sources, self._here)
+            results.lines = _difference(self._before, after, self._sources, self._here)
         finally:
-            _session.leave(results._sources)
-            self._stack.close()
+            _session.leave(self._sources)
+            self._listening.__exit__(None, None, None)
         if not self._quiet:
             show(results)
-
-    def _recreate_cm(self) -> line_profile:
-        return type(self)(
-            *self._wanted, quiet=self._quiet, _texts=self._texts, _aliases=self._aliases
-        )
 
 
 def _difference(

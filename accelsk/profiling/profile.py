@@ -61,7 +61,8 @@ class MethodStats:
         if event.engine is None:
             self.cpu_calls += 1
             self.cpu_time += event.duration
-            self.fallback_reasons.update(event.reasons)
+            if event.reasons:
+                self.fallback_reasons.update(event.reasons)
         else:
             self.gpu_calls += 1
             self.gpu_time += event.duration
@@ -108,10 +109,13 @@ class ProfileResults:
 
     def _add(self, event: Event) -> None:
         with self._lock:
-            self.method_calls.setdefault(event.name, MethodStats()).add(event)
             worker = event.process
-            calls = self.own_calls if worker is None else self.workers.setdefault(worker, {})
-            calls.setdefault(event.name, MethodStats()).add(event)
+            part = self.own_calls if worker is None else self.workers.setdefault(worker, {})
+            for calls in (self.method_calls, part):
+                stats = calls.get(event.name)
+                if stats is None:
+                    stats = calls[event.name] = MethodStats()
+                stats.add(event)
             if len(self._events) < EVENTS_KEPT:
                 self._events.append(event)
             else:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from accelsk.profiling.report import format_bytes
 
 if TYPE_CHECKING:
+    from accelsk.device.traffic import Transfer
     from accelsk.profiling.events import Event
     from accelsk.profiling.profile import ProfileResults
 
@@ -34,6 +36,7 @@ def trace(results: ProfileResults) -> dict[str, Any]:
         for transfer in event.transfers:
             up, down = transfer.uploaded, transfer.downloaded
             name = f"to the GPU: {format_bytes(up)}" if up else f"to the host: {format_bytes(down)}"
+            row = rows.of_transfer(event, transfer)
             slices.append(_slice(name, "transfer", transfer.start, transfer.duration, row))
             slices[-1]["args"] = {"bytes": up or down}
     origin = results._clock
@@ -76,33 +79,39 @@ def _details(event: Event) -> dict[str, Any]:
 
 
 class _Rows:
-    """The rows of the picture: numbers for threads, and the events that name the rows."""
+    """The rows of the picture: numbers for threads, and the events that name the rows.
+
+    Slices of a row are inside each other or follow each other. Transfers overlap, with each other
+    and with the calls that make them, so they have rows of their own under that of the thread.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._threads: dict[tuple[int, str], int] = {}
+        self._numbers: dict[tuple[int, str], int] = {}
+        self._busy_until: dict[tuple[int, int], float] = {}
         self.named: list[dict[str, Any]] = []
 
-    def of(self, event: Event) -> tuple[int, int]:
-        """Return the pid and the number of the thread of an event."""
+    def of(self, event: Event, addition: str = "") -> tuple[int, int]:
+        """Return the pid and the number of the row of an event's thread."""
         pid, name = (self._pid, "accelsk") if event.process is None else event.process
-        key = pid, event.thread
-        if key not in self._threads:
-            if all(known != pid for known, _ in self._threads):
-                self._name("process_name", pid, 0, f"{name} ({pid})")
-                self.named.append(
-                    {
-                        "ph": "M",
-                        "name": "process_sort_index",
-                        "pid": pid,
-                        "tid": 0,
-                        "args": {"sort_index": int(pid != self._pid)},
-                    }
-                )
-            self._threads[key] = len(self._threads) + 1
-            self._name("thread_name", pid, self._threads[key], event.thread or "MainThread")
-        return pid, self._threads[key]
+        key = pid, (event.thread or "MainThread") + addition
+        if key not in self._numbers:
+            if all(known != pid for known, _ in self._numbers):
+                self._name("process_name", pid, 0, name=f"{name} ({pid})")
+                self._name("process_sort_index", pid, 0, sort_index=int(pid != self._pid))
+            self._numbers[key] = number = len(self._numbers) + 1
+            self._name("thread_name", pid, number, name=key[1])
+            self._name("thread_sort_index", pid, number, sort_index=number)
+        return pid, self._numbers[key]
 
-    def _name(self, kind: str, pid: int, tid: int, name: str) -> None:
-        row = {"ph": "M", "name": kind, "pid": pid, "tid": tid}
-        self.named.append({**row, "args": {"name": name}})
+    def of_transfer(self, event: Event, transfer: Transfer) -> tuple[int, int]:
+        """Return the first row of the thread's transfers that is free by then."""
+        for lane in count(1):
+            row = self.of(event, f", transfers {lane}")
+            if self._busy_until.get(row, 0.0) <= transfer.start:
+                self._busy_until[row] = transfer.start + transfer.duration
+                return row
+        raise AssertionError  # there is no last one
+
+    def _name(self, kind: str, pid: int, tid: int, **arguments: Any) -> None:
+        self.named.append({"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": arguments})
