@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from accelsk.costs import Expected
 from accelsk.device.foreign import adopted
 from accelsk.dispatch import method_of, plan
 from accelsk.registry import is_proxy
+
+if TYPE_CHECKING:
+    from accelsk.costs import Expected
 
 __all__ = ["Explanation", "explain"]
 

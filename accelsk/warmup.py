@@ -150,7 +150,7 @@ def _run(model: Any, method: Method, data: samples.Sample) -> None:
     outcome = chosen.engine.run(chosen.call, None if anew else model._accelsk_model(chosen.engine))
     if anew:
         model._accelsk_adopt(chosen.engine, outcome.model, outcome.attributes)
-    startup.mark(chosen.engine.name, f"{name_of(type(model))}.{method.name}")
+    startup.mark(chosen.engine.name, f"{name_of(method.owner)}.{method.name}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
