@@ -24,7 +24,12 @@ _known: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def as_in_sklearn(
-    call: Call, attributes: dict[str, Any], *options: str, n_classes: int = 0, **parameters: Any
+    call: Call,
+    attributes: dict[str, Any],
+    *options: str,
+    n_classes: int = 0,
+    as_given: tuple[str, ...] = (),
+    **parameters: Any,
 ) -> dict[str, Any]:
     """Return fitted attributes with scikit-learn's types, dtypes and numbers of dimensions.
 
@@ -38,6 +43,8 @@ def as_in_sklearn(
         The hyperparameters on which types depend; the others are left at their defaults.
     n_classes : int, default=0
         Of a classifier.
+    as_given : tuple of str, default=()
+        Attributes that have the right type already.
     **parameters : object
         Hyperparameters to set for the fit that is looked at.
     """
@@ -46,7 +53,10 @@ def as_in_sklearn(
     missing = attributes.keys() - examples.keys()
     if missing:
         raise Refusal(f"scikit-learn sets no {', '.join(sorted(missing))}")
-    return {name: _cast(value, examples[name]) for name, value in attributes.items()}
+    return {
+        name: value if name in as_given else _cast(value, examples[name])
+        for name, value in attributes.items()
+    }
 
 
 def _examples(call: Call, parameters: dict[str, Any], n_classes: int) -> dict[str, Any]:

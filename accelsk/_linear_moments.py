@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import sklearn
 
 from accelsk._fitted_types import as_in_sklearn
 from accelsk.algorithms.moments import DigitsLost, Moments
@@ -22,6 +23,8 @@ from accelsk.exceptions import Refusal
 __all__ = [
     "LONG",
     "QUIET",
+    "ROUTING",
+    "SPLITTER",
     "LinearOnMoments",
     "Solved",
     "Warned",
@@ -36,6 +39,20 @@ LONG = refuse("no more rows than features", lambda call: call.X.shape[:1] <= cal
 
 #: Steps on the way are not printed.
 QUIET = refuse("verbose", lambda call: call.parameters["verbose"])
+
+ROUTING = refuse(
+    "metadata routing is enabled", lambda call: sklearn.get_config()["enable_metadata_routing"]
+)
+
+
+def _unrepeatable_split(call: Call) -> bool:
+    """Whether splitting once leaves nothing, or something else, for scikit-learn."""
+    cv = call.parameters["cv"]
+    shared = isinstance(getattr(cv, "random_state", None), np.random.RandomState)
+    return hasattr(cv, "__next__") or shared
+
+
+SPLITTER = refuse("cv is an iterator or draws from a shared generator", _unrepeatable_split)
 
 
 def few_features(most: int) -> Rule:

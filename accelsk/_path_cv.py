@@ -7,41 +7,32 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-import sklearn
 from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from accelsk._linear_moments import LONG, QUIET, LinearOnMoments, Warned, few_features, real_numbers
+from accelsk._linear_moments import (
+    LONG,
+    QUIET,
+    ROUTING,
+    SPLITTER,
+    LinearOnMoments,
+    Warned,
+    few_features,
+    real_numbers,
+)
 from accelsk._sklearn import alpha_grid
 from accelsk.algorithms.folds import MOST_GROUPS, FoldMoments, Folds, consecutive, folds_of
 from accelsk.algorithms.moments import DigitsLost, Moments
 from accelsk.algorithms.path_cv import descend, held_out_errors
 from accelsk.device.transfer import is_device_array
-from accelsk.engines.base import Call, Outcome, Rule, only, refuse
+from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.engines.moments import LARGEST_LOSS, blocks, check, limits
 from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["CV", "PathCVOnMoments", "fold_moments", "splits_of"]
+__all__ = ["PathCVOnMoments", "fold_moments", "splits_of"]
 
 #: Rounding above this share of the L1 penalty is felt in the coefficients.
 _MOST_ROUNDING = 1e-5
-
-
-def _unrepeatable_split(call: Call) -> bool:
-    """Whether splitting once leaves nothing, or something else, for scikit-learn."""
-    cv = call.parameters["cv"]
-    shared = isinstance(getattr(cv, "random_state", None), np.random.RandomState)
-    return hasattr(cv, "__next__") or shared
-
-
-#: What the engines of cross-validated models need of the splitter.
-CV: tuple[Rule, ...] = (
-    refuse("cv is an iterator or draws from a shared generator", _unrepeatable_split),
-    refuse(
-        "metadata routing is enabled",
-        lambda call: sklearn.get_config()["enable_metadata_routing"],
-    ),
-)
 
 
 def splits_of(call: Call) -> Folds:
@@ -128,7 +119,8 @@ class PathCVOnMoments(LinearOnMoments):
     options = ("fit_intercept",)
     rules = (
         QUIET,
-        *CV,
+        ROUTING,
+        SPLITTER,
         only("precompute", "auto", True, False),
         refuse("scikit-learn warns of n_alphas or alphas", _deprecated),
         refuse("alphas are not positive numbers", _bad_alphas),

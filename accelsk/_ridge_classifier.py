@@ -13,9 +13,10 @@ import numpy as np
 from sklearn.preprocessing._label import LabelBinarizer
 
 from accelsk._fitted_types import as_in_sklearn
+from accelsk._leave_one_out import Rewound, chosen
 from accelsk._linear_moments import LONG, few_features, of_model
 from accelsk._linear_svm import class_weights
-from accelsk._ridge_cv import LEAVE_ONE_OUT, Rewound, chosen, example_alphas, keeps
+from accelsk._ridge_cv import RULES, example, searched
 from accelsk.algorithms import least_squares
 from accelsk.algorithms.moments import Moments
 from accelsk.device.transfer import to_device, to_host
@@ -101,13 +102,17 @@ class _OnSigns(MomentsEngine):
             "fit_intercept",
             *options,
             n_classes=len(signs.classes),
-            **example_alphas(call),
+            **example(call),
         )
-        attributes["_label_binarizer"] = LabelBinarizer(pos_label=1, neg_label=-1).fit(
-            signs.classes
-        )
+        return self.labelled(call, attributes, signs.classes)
+
+    @staticmethod
+    def labelled(call: Call, attributes: dict[str, Any], classes: np.ndarray) -> Outcome:
+        """Return the outcome of a fit with these attributes, and those that tell the labels."""
+        binarizer = LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)
+        attributes = {**attributes, "_label_binarizer": binarizer}
         if not isinstance(inspect.getattr_static(call.original, "classes_", None), property):
-            attributes["classes_"] = signs.classes
+            attributes["classes_"] = classes
         return Outcome(model=of_model(SimpleNamespace(**attributes)), attributes=attributes)
 
     def rows(
@@ -206,9 +211,14 @@ def _gradient(found: Moments, coef: np.ndarray, rows: Iterator[Block]) -> np.nda
 
 
 class RidgeClassifierCVOnMoments(_OnSigns):
-    """The penalty is the one that leaves rows that were left out the least squares of errors."""
+    """The penalty is the one under which rows that are left out are told best; or a search."""
 
-    rules: tuple[Rule, ...] = LEAVE_ONE_OUT
+    rules: tuple[Rule, ...] = RULES
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        if call.parameters["cv"] is not None:
+            return self.labelled(call, searched(call), inputs.labels(call).classes)
+        return super().fit(call, X)
 
     def rows(
         self, call: Call, rows: Callable[[], Iterator[Block]]
@@ -218,5 +228,5 @@ class RidgeClassifierCVOnMoments(_OnSigns):
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
     ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
-        result = chosen(call, found, rows(), keep=keeps(call), by_target=False)
+        result = chosen(call, found, rows(), by_target=False)
         return result.coef, result.attributes(call), ("store_cv_results",)

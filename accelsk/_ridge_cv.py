@@ -1,38 +1,30 @@
-"""Engines of ridge regression and its classifier with the penalty chosen row by row."""
+"""Engines of ridge regression with the penalty chosen by cross-validation."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import sklearn
+from sklearn.utils.class_weight import compute_sample_weight
 
-from accelsk._linear_moments import LONG, LinearOnMoments, Warned, few_features, real_numbers
-from accelsk.algorithms.moments import Moments
-from accelsk.algorithms.ridge_cv import LeaveOneOut
-from accelsk.config import current
-from accelsk.device import probe
-from accelsk.device.transfer import is_device_array, to_host
+from accelsk._leave_one_out import Rewound, chosen, keeps
+from accelsk._linear_moments import (
+    ROUTING,
+    SPLITTER,
+    LinearOnMoments,
+    Warned,
+    of_model,
+    real_numbers,
+)
+from accelsk.config import config_context
+from accelsk.device.transfer import to_host
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.moments import Block, blocks, moments
-from accelsk.exceptions import Invalid, Refusal
+from accelsk.engines.moments import blocks, moments
+from accelsk.exceptions import FallbackError, Invalid, Refusal
 
-__all__ = [
-    "LEAVE_ONE_OUT",
-    "Chosen",
-    "Rewound",
-    "RidgeCVOnMoments",
-    "chosen",
-    "example_alphas",
-    "keeps",
-]
-
-#: A row that has the fit to itself to this degree leaves no digits to its error.
-_LEAST_LEFT = 1e-6
+__all__ = ["RULES", "RidgeCVOnMoments", "example", "searched"]
 
 
 def _bad_alphas(call: Call) -> bool:
@@ -40,160 +32,123 @@ def _bad_alphas(call: Call) -> bool:
     given, alphas = call.parameters["alphas"], real_numbers(call, "alphas")
     if isinstance(given, tuple) and len(given) == 1:
         return True  # which it tries to write to
-    return alphas is None or alphas.ndim > 1 or not alphas.size or not (alphas > 0).all()
+    if alphas is None or alphas.ndim > 1 or not alphas.size:
+        return True
+    # leaving out one row at a time divides by them
+    least = alphas.min()
+    return not (least > 0 if call.parameters["cv"] is None else least >= 0)
 
 
-LEAVE_ONE_OUT: tuple[Rule, ...] = (
-    refuse("cv is given", lambda call: call.parameters["cv"] is not None),
-    refuse("scoring is given", lambda call: call.parameters["scoring"] is not None),
+def _one_at_a_time(text: str, test: Any) -> Rule:
+    """Return a rule for leaving out one row at a time."""
+    return refuse(text, lambda call: call.parameters["cv"] is None and test(call))
+
+
+def _kept_apart(call: Call) -> bool:
+    """Whether rows or targets are to be kept apart, which no search does."""
+    parameters = call.parameters
+    return parameters["cv"] is not None and bool(
+        keeps(call) or parameters.get("alpha_per_target", False)
+    )
+
+
+#: What holds for the regression and for the classifier.
+RULES: tuple[Rule, ...] = (
     refuse(Invalid("alphas are not positive numbers"), _bad_alphas),
     refuse("alphas has no dimensions", lambda call: np.ndim(call.parameters["alphas"]) == 0),
     only("store_cv_values", "deprecated"),
+    refuse(Invalid("cv with store_cv_results or alpha_per_target"), _kept_apart),
+    ROUTING,
+    SPLITTER,
+    # which releases of scikit-learn take in different ways
     refuse(
-        "metadata routing is enabled",
-        lambda call: sklearn.get_config()["enable_metadata_routing"],
+        "sample_weight is one number, and cv is given",
+        lambda call: call.parameters["cv"] is not None and call.sample_weight.kind == "scalar",
     ),
-    LONG,
-    few_features(10_000),
+    _one_at_a_time(
+        "no more rows than features", lambda call: call.X.shape[:1] <= call.X.shape[-1:]
+    ),
+    _one_at_a_time("more than 10000 features", lambda call: call.X.shape[-1:] > (10_000,)),
 )
 
 
-class Chosen(SimpleNamespace):
-    """What leaving out one row at a time has chosen.
-
-    Attributes
-    ----------
-    coef : ndarray of shape (n_features, n_targets)
-    alpha : float, or ndarray of shape (n_targets,)
-    score : float, or ndarray of shape (n_targets,)
-    squares : ndarray of shape (n_samples, n_targets, n_alphas) or None
-        Of the errors, where they are to be kept.
-    """
-
-    def attributes(self, call: Call) -> dict[str, Any]:
-        """Return the fitted attributes but for the coefficients."""
-        attributes = {"alpha_": self.alpha, "best_score_": self.score}
-        if self.squares is not None:
-            attributes["cv_results_"] = self.squares
-        if "store_cv_values" in call.parameters:
-            attributes["_store_cv_results"] = keeps(call)
-        return attributes
-
-
-def chosen(
-    call: Call, found: Moments, rows: Iterator[Block], *, keep: bool, by_target: bool
-) -> Chosen:
-    """Return the penalty with the least squares of errors, in a pass over the rows.
-
-    Parameters
-    ----------
-    call : Call
-    found : Moments
-        On the host; about zero where there is no intercept.
-    rows : iterator of Block
-        Those that `found` are of, on the device.
-    keep : bool
-        Whether to keep the squared errors of each row.
-    by_target : bool
-        Whether each target has a penalty of its own.
-    """
-    import cupy
-
-    alphas = np.asarray(call.parameters["alphas"], dtype=np.float64)
-    solution = LeaveOneOut(found, cupy.asarray(alphas), call.parameters["fit_intercept"], cupy)
-    if not bool(solution.well_posed):
-        raise Refusal("features are nearly collinear for a penalty as small as this")
-    total, least, kept = 0.0, [], []
-    for block in rows:
-        errors, left = solution.errors(*block)
-        squares = errors * errors
-        total = total + squares.sum(axis=0)
-        least.append(left.min())
-        if keep:
-            kept.append(to_host(squares).transpose(0, 2, 1))
-    if not bool(cupy.stack(least).min() > _LEAST_LEFT):
-        raise Refusal("a row has the fit nearly to itself")
-    scores = -to_host(total) / found.n_samples
-    if not by_target:
-        scores = scores.mean(axis=1, keepdims=True)
-    best = scores.argmax(axis=0)
-    coef = to_host(solution.coef)
-    picked = np.broadcast_to(best, coef.shape[2:])
-    result = Chosen(
-        coef=coef[:, picked, np.arange(len(picked))],
-        alpha=alphas[best],
-        score=scores[best, np.arange(len(best))],
-        squares=np.concatenate(kept) if keep else None,
-    )
-    if not by_target:
-        result.alpha, result.score = result.alpha[0], result.score[0]
-    return result
-
-
-class Rewound:
-    """Rows that are passed over twice: the second time on the device, where there is room.
-
-    Parameters
-    ----------
-    call : Call
-    rows : callable
-        Gives the rows anew.
-    """
-
-    #: What X may take of the device's memory.
-    _share = 0.25
-
-    def __init__(self, call: Call, rows: Callable[[], Iterator[Block]]) -> None:
-        self._rows = rows
-        self._kept: list[Block] = []
-        self._complete = False
-        gpu = probe.gpu()
-        room = [current().device_memory_limit, None if gpu is None else gpu.memory]
-        taken = 8 * math.prod(call.X.shape)
-        there = is_device_array(call.X.array)
-        self._keeps = not there and all(r is None or taken <= self._share * r for r in room)
-
-    def __call__(self) -> Iterator[Block]:
-        if self._complete:
-            yield from self._kept
-            return
-        for block in self._rows():
-            if self._keeps:
-                copies = (None if part is None else part.copy() for part in block)
-                self._kept.append(Block(*copies))
-            yield block
-        self._complete = self._keeps
-
-
-def example_alphas(call: Call) -> dict[str, Any]:
-    """Return ``alphas`` of the caller's kind, for the fit that shows the types of attributes."""
+def example(call: Call) -> dict[str, Any]:
+    """Return what `as_in_sklearn` takes to show the types of attributes."""
     if "alphas" not in call.parameters:
         return {}
-    return {"alphas": np.ones(2, np.asarray(call.parameters["alphas"]).dtype)}
+    shown: dict[str, Any] = {"alphas": np.ones(2, np.asarray(call.parameters["alphas"]).dtype)}
+    if call.parameters["scoring"] is not None:
+        shown["as_given"] = ("best_score_",)
+    return shown
 
 
-def keeps(call: Call) -> bool:
-    """Whether the errors of each row are to be kept."""
-    return bool(call.parameters["store_cv_results"])
+def searched(call: Call) -> dict[str, Any]:
+    """Return the fitted attributes that a search over the folds of ``cv`` leads to.
+
+    The search is that of `accelsk.model_selection`, in which the moments of each fold serve all
+    penalties.
+    """
+    from accelsk import linear_model, model_selection
+
+    parameters = call.parameters
+    model = linear_model.RidgeClassifier if "class_weight" in parameters else linear_model.Ridge
+    search = model_selection.GridSearchCV(
+        model(fit_intercept=parameters["fit_intercept"]),
+        {"alpha": np.asarray(parameters["alphas"])},
+        cv=parameters["cv"],
+        scoring=parameters["scoring"],
+        error_score="raise",
+    )
+    X, y, given = call.X.value, call.y.value, {}
+    if call.sample_weight.given:
+        given["sample_weight"] = call.sample_weight.value
+    if parameters.get("class_weight"):
+        of_class = compute_sample_weight(parameters["class_weight"], to_host(call.y.array))
+        given["sample_weight"] = of_class * to_host(given.get("sample_weight", 1.0))
+    try:
+        with config_context(on_fallback="raise"):
+            search.fit(X, y, **given)
+    except FallbackError as error:
+        raise Refusal(str(error)) from error
+    best = search.best_estimator_
+    attributes = {"alpha_": best.alpha, "best_score_": search.best_score_}
+    for name in ("coef_", "intercept_"):
+        attributes[name] = getattr(best, name)
+    if "store_cv_values" in parameters:
+        attributes["_store_cv_results"] = False
+    return attributes
 
 
 class RidgeCVOnMoments(LinearOnMoments):
-    """The moments in one pass, the errors of rows left out in another."""
+    """The moments in one pass, the errors of rows left out in another; or a search."""
 
     outputs = True
     options = ("fit_intercept", "store_cv_results", "alpha_per_target")
-    rules = LEAVE_ONE_OUT
+    rules = (
+        *RULES,
+        refuse(
+            Invalid("alpha_per_target with scoring for one target"),
+            lambda call: (
+                call.parameters["alpha_per_target"]
+                and call.parameters["scoring"] is not None
+                and len(call.y.shape) == 1
+            ),
+        ),
+    )
 
     def fit(self, call: Call, X: Any) -> Outcome:
+        if call.parameters["cv"] is not None:
+            attributes = searched(call)
+            return Outcome(model=of_model(SimpleNamespace(**attributes)), attributes=attributes)
         rows = Rewound(call, partial(blocks, call))
         found = moments(call, rows=rows)
         if not call.parameters["fit_intercept"]:
             found = found.about_zero()
         by_target = call.parameters["alpha_per_target"] and len(call.y.shape) == 2
-        result = chosen(call, found, rows(), keep=keeps(call), by_target=by_target)
+        result = chosen(call, found, rows(), by_target=by_target)
         single = len(call.y.shape) == 1
         attributes = result.attributes(call)
         attributes["coef_"] = result.coef[:, 0] if single else result.coef.T
         if single and "cv_results_" in attributes:
             attributes["cv_results_"] = attributes["cv_results_"][:, 0]
-        return self.finished(call, found, attributes, Warned(), **example_alphas(call))
+        return self.finished(call, found, attributes, Warned(), **example(call))

@@ -102,6 +102,10 @@ def test_several_targets_are_fitted_as_in_scikit_learn(name, target, fit_interce
         (MANY, {"store_cv_results": True}),
         (MANY, {"alpha_per_target": True, "alphas": [0.1, 1, 10, 100]}),
         (MANY[:, :1], {"alpha_per_target": True, "store_cv_results": True}),
+        (y, {"scoring": "r2"}),
+        (y, {"scoring": "neg_mean_absolute_error", "store_cv_results": True}),
+        (MANY, {"scoring": "neg_max_error", "alpha_per_target": True}),
+        (MANY, {"scoring": "neg_mean_squared_error", "store_cv_results": True}),
     ],
 )
 def test_ridge_cv_leaves_out_one_row_at_a_time(target, parameters):
@@ -143,6 +147,31 @@ def test_bayesian_ridge_tells_the_deviation_too(parameters):
     ours, theirs = assert_alike("BayesianRidge", X, y, **parameters)
     assert_same(ours.predict(NEW, return_std=True), theirs.predict(NEW, return_std=True))
     assert_same(accelsk.from_sklearn(theirs).predict(NEW, True), theirs.predict(NEW, True))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("RidgeCV", {"cv": 3}),
+        ("RidgeCV", {"cv": KFold(4, shuffle=True, random_state=0), "alphas": [0.0, 1.0, 100]}),
+        ("RidgeCV", {"cv": 3, "scoring": "neg_mean_absolute_error", "fit_intercept": False}),
+        ("RidgeClassifierCV", {"cv": 3}),
+        ("RidgeClassifierCV", {"cv": 3, "class_weight": "balanced", "scoring": "f1_macro"}),
+    ],
+)
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_a_ridge_with_cv_is_a_search(name, parameters, weight):
+    rows, labels, *_ = classification()
+    target = labels if "Classifier" in name else y
+    assert_alike(name, rows, target, weight=weight, **parameters)
+    assert_alike(name, rows.astype(np.float32), target, 5e-3, **parameters)
+
+
+@pytest.mark.parametrize("data", [classification, binary])
+def test_a_scorer_chooses_the_penalty_of_a_classifier(data):
+    rows, labels, *_ = data()
+    parameters = {"scoring": "accuracy", "store_cv_results": True, "alphas": [0.1, 10, 1000]}
+    assert_alike("RidgeClassifierCV", rows, labels, **parameters)
 
 
 FEW = {"alphas": 5} if "n_alphas" not in linear_model.LassoCV().get_params() else {}
@@ -231,8 +260,6 @@ def test_what_rounding_would_decide_is_left_to_scikit_learn(name, rows, target, 
 @pytest.mark.parametrize(
     ("name", "parameters", "reason"),
     [
-        ("RidgeCV", {"cv": 3}, "cv is given"),
-        ("RidgeCV", {"scoring": "r2"}, "scoring is given"),
         ("LassoCV", {"cv": iter(SPLITS)}, "iterator"),
         ("LassoCV", {"cv": [(np.zeros(5, int), np.arange(5, 9))]}, "have a row twice"),
         ("LassoCV", {"verbose": 1}, "verbose"),
