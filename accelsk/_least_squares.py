@@ -17,19 +17,23 @@ import numpy as np
 from accelsk._linear_moments import intercept_of, of_model
 from accelsk.algorithms import least_squares
 from accelsk.algorithms.least_squares import Factor, Spectral, Triangulation
-from accelsk.algorithms.moments import Moments
+from accelsk.algorithms.moments import Accumulator, Moments
 from accelsk.config import current
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.moments import MomentsEngine, blocks, moments
+from accelsk.engines.moments import MomentsEngine, blocks, limits, moments
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = ["LinearRegressionOnMoments", "RidgeOnMoments", "float_dtype"]
 
 #: Condition numbers of the scaled Gram matrix: up to the first the normal equations are solved as
-#: they are, up to the second their solution is made more exact, beyond it they are not used.
-_GOOD, _FAIR = 1e6, 1e10
+#: they are, up to the second another pass makes their solution more exact, beyond it they are not
+#: used.
+_GOOD, _FAIR = 1e6, 1e12
+
+#: Up to this one a step of correction recovers the digits of a penalised solution.
+_CORRECTED = 1e10
 
 #: scipy warns where the reciprocal condition number is below the machine epsilon.
 _WARNED_OF = 1e13
@@ -84,17 +88,6 @@ class _LeastSquares(MomentsEngine):
             triangulation.add(*block)
         R, d = to_host(triangulation.result()), len(found.X_mean)
         return least_squares.spectral(R[:, :d], R[:, d:])
-
-    @staticmethod
-    def gradient(call: Call, found: Moments, coef: Any) -> Any:
-        """Return X' (y - X coef) of centred data, in another pass over the rows."""
-        import cupy
-
-        means, on_device = _means(found), cupy.asarray(coef)
-        total = cupy.zeros(on_device.shape)
-        for block in blocks(call):
-            total += least_squares.gradient(*block, means, on_device, cupy)
-        return to_host(total) if _namespace(found) is np else total
 
     @staticmethod
     def held(call: Call) -> tuple[Any, Any, Moments]:
@@ -160,17 +153,39 @@ class LinearRegressionOnMoments(_LeastSquares):
         found = self.moments(call)
         solver = least_squares.factor(found.gram, _namespace(found))
         scaled, itself = (np.inf, np.inf) if solver is None else solver.conditions()
+        half = None if solver is None else solver.half(found.XY)
+        if solver is not None and _GOOD < scaled <= _FAIR:
+            solver, half = self._again(call, found, solver)
         if solver is None or scaled > _FAIR:
             return self._cut_off(call, found, self.triangulated(call, found))
         if np.sqrt(itself) * _cutoff(call) > 0.1:
             # singular values are at hand, and tell what is to be cut off
-            return self._cut_off(call, found, solver.problem(found.XY, to_host))
-        coef = solver.solve(found.XY)
-        if scaled > _GOOD:
-            coef = coef + solver.solve(self.gradient(call, found, coef))
-        outcome = self._finished(call, found, coef, solver.rank)
+            return self._cut_off(call, found, solver.problem(half, to_host))
+        outcome = self._finished(call, found, solver.back(half), solver.rank)
         outcome.model.solver = solver
         return outcome
+
+    @staticmethod
+    def _again(call: Call, found: Moments, solver: Factor) -> tuple[Factor | None, Any]:
+        """Return a more exact factor and half solution, from another pass over the rows.
+
+        The columns that are summed are nearly orthogonal now, which costs no digits.
+        """
+        import cupy
+
+        X_mean, Y_mean = _means(found)
+        inverse = cupy.asarray(solver.inverse_triangle())
+        shift = (cupy.zeros(solver.rank), Y_mean)
+        accumulator = Accumulator(cupy, shift, limits(call.X.shape[1])[1])
+        for X, Y, weight in blocks(call):
+            accumulator.add((X - X_mean) @ inverse, Y, weight)
+        orthogonal = accumulator.result(host=_namespace(found) is np)
+        if not call.parameters["fit_intercept"]:
+            orthogonal = orthogonal.about_zero()
+        again = least_squares.factor(orthogonal.gram, _namespace(found))
+        if again is None or again.rank < solver.rank:
+            return None, None
+        return solver.refined(again), again.half(orthogonal.XY)
 
     def _cut_off(
         self, call: Call, found: Moments, problem: Spectral, *, least: float = 0.0
@@ -248,13 +263,24 @@ class RidgeOnMoments(_LeastSquares):
     def _primal(self, call: Call, alpha: np.ndarray) -> tuple[Moments, Any]:
         found = self.moments(call)
         solvers = _Penalised(found.gram, alpha, _namespace(found))
-        if solvers.condition > _FAIR or solvers.warned_of:
+        if solvers.condition > _CORRECTED or solvers.warned_of:
             return found, self._by_singular_values(call, alpha, self.triangulated(call, found))
         coef = solvers.solve(found.XY)
         if solvers.condition > _GOOD:
             penalty = coef * _namespace(found).asarray(alpha)
-            coef = coef + solvers.solve(self.gradient(call, found, coef) - penalty)
+            coef = coef + solvers.solve(self._gradient(call, found, coef) - penalty)
         return found, coef
+
+    @staticmethod
+    def _gradient(call: Call, found: Moments, coef: Any) -> Any:
+        """Return X' (y - X coef) of centred data, in another pass over the rows."""
+        import cupy
+
+        means, on_device = _means(found), cupy.asarray(coef)
+        total = cupy.zeros(on_device.shape)
+        for block in blocks(call):
+            total += least_squares.gradient(*block, means, on_device, cupy)
+        return to_host(total) if _namespace(found) is np else total
 
     def _dual(self, call: Call, alpha: np.ndarray) -> tuple[Moments, Any]:
         """Return the solution as a combination of the rows, of which there are few."""

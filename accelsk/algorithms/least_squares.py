@@ -76,17 +76,23 @@ class Factor:
 
     def solve(self, right: Any) -> Any:
         """Return the solution of the system with right sides of shape (n, k)."""
-        scale = self._scale[:, None]
-        half = _solved(self._L, self._among_used(right) / scale, self._xp)
-        found = _solved(self._L, half, self._xp, transposed=True) / scale
-        if self._used is None:
-            return found
-        result = self._xp.zeros(right.shape)
-        result[self._used] = found
-        return result
+        return self.back(self.half(right))
 
-    def _among_used(self, right: Any) -> Any:
-        return right if self._used is None else right[self._used]
+    def half(self, right: Any) -> Any:
+        """Return the solution of the first of the two triangular systems, shape (rank, k)."""
+        right = right if self._used is None else right[self._used]
+        return _solved(self._L, right / self._scale[:, None], self._xp)
+
+    def back(self, half: Any) -> Any:
+        """Return the solution of the second one, shape (n, k)."""
+        found = _solved(self._L, half, self._xp, transposed=True) / self._scale[:, None]
+        return found if self._used is None else self._spread(found)
+
+    def _spread(self, rows: Any) -> Any:
+        """Return the rows with zeros in the place of those that were left out."""
+        result = self._xp.zeros((len(self._used), rows.shape[1]))
+        result[self._used] = rows
+        return result
 
     def conditions(self) -> tuple[float, float]:
         """Return bounds of the condition numbers of the scaled matrix and of the matrix itself.
@@ -123,17 +129,24 @@ class Factor:
         scaled, itself = (grown * shrunk).tolist()
         return scaled, itself
 
-    def problem(self, right: Any, to_host: Callable[[Any], np.ndarray]) -> Spectral:
-        """Return the least-squares problem whose normal equations have the right side `right`."""
-        right = self._among_used(right)
-        projected = to_host(_solved(self._L, right / self._scale[:, None], self._xp))
-        found = spectral(self._triangle(to_host), projected)
+    def triangle(self) -> Any:
+        """Return the upper factor of the matrix itself, of those rows and columns in use."""
+        return self._L.T * self._scale
+
+    def inverse_triangle(self) -> Any:
+        """Return what makes orthogonal columns of the features."""
+        inverse = self._inverse().T / self._scale[:, None]
+        return inverse if self._used is None else self._spread(inverse)
+
+    def problem(self, half: Any, to_host: Callable[[Any], np.ndarray]) -> Spectral:
+        """Return the least-squares problem of which `half` is half solved."""
+        found = spectral(to_host(self.triangle()), to_host(half))
         if self._used is None:
             return found
         used = to_host(self._used)
 
         def coef(factors: np.ndarray) -> np.ndarray:
-            result = np.zeros((len(used), right.shape[1]))
+            result = np.zeros((len(used), half.shape[1]))
             result[used] = found.coef(factors[: self.rank])
             return result
 
@@ -141,14 +154,21 @@ class Factor:
 
     def singular(self, to_host: Callable[[Any], np.ndarray]) -> np.ndarray:
         """Return the roots of the eigenvalues of the matrix, in descending order."""
-        found = scipy.linalg.svdvals(self._triangle(to_host), check_finite=False)
+        found = scipy.linalg.svdvals(to_host(self.triangle()), check_finite=False)
         return found if self._used is None else self._with_zeros(found)
 
     def _with_zeros(self, singular: np.ndarray) -> np.ndarray:
         return np.concatenate([singular, np.zeros(len(self._used) - self.rank)])
 
-    def _triangle(self, to_host: Callable[[Any], np.ndarray]) -> np.ndarray:
-        return to_host(self._L.T * self._scale)
+    def refined(self, again: Factor) -> Factor:
+        """Return the factor that this one and that of its orthogonal columns make up.
+
+        It is as exact as one by orthogonal steps (Yamamoto, Nakatsukasa, Yanagisawa and Fukaya,
+        "Roundoff error analysis of the CholeskyQR2 algorithm", ETNA 44, 2015).
+        """
+        upper = again.triangle() @ self.triangle()
+        scale = self._xp.sqrt((upper * upper).sum(axis=0))
+        return Factor((upper / scale).T, scale, self._used, self._xp)
 
 
 def factor(gram: Any, xp: Any) -> Factor | None:
