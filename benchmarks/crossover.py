@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("pairs", nargs="*")
     parser.add_argument("--seconds", type=float, default=230.0)
     parser.add_argument("--picture", type=Path)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     deadline = perf_counter() + arguments.seconds
     warnings.simplefilter("ignore")
     logging.getLogger("accelsk").setLevel(logging.ERROR)
