@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -138,19 +139,14 @@ def resident(side: Side, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     from accelsk.device.transfer import to_device
 
     X_there, y_there = cupy.asarray(X), cupy.asarray(y)
-    steps = [step for _, step in side.pipeline().steps]
-    best = [float("inf")] * len(steps)
+    *transformers, last = [step for _, step in side.pipeline().steps]
+    best = [float("inf")] * (len(transformers) + 1)
     for _ in range(3):
         rows = X_there
-        for place, step in enumerate(steps):
-            last = place == len(steps) - 1
-            kept: list[Any] = []
-
-            def call(step: Any = step, last: bool = last, rows: Any = rows) -> None:
-                kept[:] = [step.fit(rows, y_there) if last else step.fit_transform(rows)]
-
-            best[place] = min(best[place], timed(call))
-            rows = kept[0]
+        for place, step in enumerate(transformers):
+            best[place] = min(best[place], timed(partial(step.fit_transform, rows)))
+            rows = step.transform(rows)
+        best[-1] = min(best[-1], timed(partial(last.fit, rows, y_there)))
     return {
         "fits on the device": dict(zip(("scaler", "PCA", "regression"), best, strict=True)),
         "one upload": min(timed(lambda: to_device(X)) for _ in range(3)),
