@@ -214,6 +214,7 @@ ELSEWHERE = {
     "labels": ("confusion_matrix", (_Y, _Y), {"labels": [1, 0]}),
     "one class": ("confusion_matrix", (_Y * 0, _Y * 0), {}),
     "unseen": ("balanced_accuracy_score", (_Y, _Y + 1), {}),
+    "huge weights": ("confusion_matrix", (_Y, _Y), {"sample_weight": np.full(6, 2**61)}),
     "named labels": ("log_loss", (_Y * 0, _P), {"labels": [0, 1]}),
     "no sum": ("log_loss", (_Y, np.c_[_P, _P]), {}),
     "multiclass": (

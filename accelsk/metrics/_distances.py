@@ -176,4 +176,6 @@ def pairwise_distances(call: FunctionCall) -> Any:
     import cupy
 
     metric = _METRICS[call.arguments["metric"]]
-    return distances(call.to_device("X"), call.to_device("Y"), metric, _result_dtype(call), cupy)
+    alone = call.arguments["Y"] is call.arguments["X"]
+    X, Y = call.to_device("X"), None if alone else call.to_device("Y")
+    return distances(X, Y, metric, _result_dtype(call), cupy)

@@ -14,6 +14,9 @@ from accelsk.functions import FunctionCall
 
 __all__ = ["Coded", "arrays", "coded", "few_classes", "finite", "weight"]
 
+#: Whole numbers up to this one are exact in double precision.
+_MOST_EXACT = 2.0**53
+
 #: scikit-learn warns where there are more than 20 classes and more than half as many as rows.
 _MANY_CLASSES = 20
 
@@ -71,6 +74,9 @@ def weight(call: FunctionCall) -> Any:
     given = call.to_device("sample_weight", np.float64)
     if given is not None and not bool((given >= 0).all() & cupy.any(given > 0)):
         raise Refusal("sample_weight is negative or zero throughout")
+    kind = getattr(call.argument("sample_weight").dtype, "kind", "")
+    if kind in ("i", "u") and float(given.sum()) > _MOST_EXACT:
+        raise Refusal("sample_weight is too large to be exact in double precision")
     return given
 
 
