@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
+from accelsk import _log
 from accelsk.config import current, environment
 from accelsk.device import probe
 
@@ -17,6 +18,9 @@ _FLAGS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off", ""), False),
 }
+
+#: Seconds for which a program that waits for `install` has kernels compiled.
+_PATIENCE = 3.0
 
 _installed = False
 
@@ -44,10 +48,12 @@ def install(
 ) -> None:
     """Get the GPU ready now instead of at the first call.
 
-    Looks for a usable GPU, imports the engines, has what the accelerated classes imported so far
-    run on the GPU compiled, sets up managed memory, sets the log level, and sets the environment
-    variables from which child processes take both. Without a usable GPU it logs why, once, and
-    everything runs in scikit-learn. Accelerated classes work without it.
+    Looks for a usable GPU, imports the engines, sets up managed memory, compiles what the
+    accelerated classes imported so far run on the GPU (for a few seconds at most, unless in the
+    background), sets the log level, and sets the environment variables from which child
+    processes take both. Child processes that start later are patched
+    (see `accelsk.patch`), unless ``ACCELSK_ENABLED=0`` is set. Without a usable GPU it logs why,
+    once, and everything runs in scikit-learn. Accelerated classes work without it.
 
     Parameters
     ----------
@@ -74,6 +80,7 @@ def install(
     _set_log_level(level)
     os.environ["ACCELSK_LOG_LEVEL"] = level
     os.environ["ACCELSK_DISABLE_UVM"] = str(int(disable_uvm))
+    os.environ.setdefault("ACCELSK_ENABLED", "1")
     if _installed:
         return
     _installed = True
@@ -84,7 +91,7 @@ def install(
     if background:
         warmup.in_background(disable_uvm=disable_uvm)
     else:
-        warmup.get_ready(disable_uvm=disable_uvm)
+        warmup.get_ready(disable_uvm=disable_uvm, seconds=_PATIENCE)
 
 
 def _level(argument: str | None) -> str:
@@ -112,8 +119,8 @@ def _uvm_is_off() -> bool:
 
 def _set_log_level(level: str) -> None:
     logger.setLevel("WARNING" if level == "warn" else level.upper())
-    if not logger.hasHandlers() and logger.level < logging.WARNING:
-        # Python shows warnings without any handler; for more there has to be one
+    if not _log.handled() and logger.level < logging.WARNING:
+        # warnings are shown without any handler; for more there has to be one
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("[accelsk] %(message)s"))
         logger.addHandler(handler)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
@@ -20,8 +22,13 @@ from accelsk.device import probe
 
 __all__ = ["main", "tune"]
 
+logger = logging.getLogger("accelsk")
+
 #: The least seconds for a class, however little time is left.
 _LEAST = 0.2
+
+#: The part of the time for first calls in a fresh process.
+_FIRST = 0.15
 
 #: The seconds that a class takes to compile, on the average (H200, 2026-11-30).
 _COMPILING = 0.6
@@ -72,6 +79,25 @@ def _load() -> dict[str, float]:
     return seconds
 
 
+def _first_calls(table: Table, seconds: float) -> None:
+    """Measure first calls in another process, which finds on disk what this one compiled."""
+    code = f"from accelsk import warmup; warmup.time_first_calls({seconds})"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
+    )
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        logger.info("first calls were not measured: %s", done.stderr)
+        return
+    table.load |= found["load"]
+    for call, times in found["calls"].items():
+        for engine, first in times.items():
+            if (curve := table.curves.get(call, {}).get(engine)) is not None:
+                again = sum(c for c, term in curve.terms if term == "1")
+                table.curves[call][engine] = curve._replace(first=max(first - again, 0.0))
+
+
 def _laborious(cls: Any) -> bool:
     """Whether the time of a class grows faster than its data: it gets what others leave."""
     fit = Measurement(cls.__name__ if (name := _name(cls)) is None else name).work.fit
@@ -108,7 +134,7 @@ def tune(
     table : Table
         Its ``measured`` holds the single measurements.
     """
-    deadline = perf_counter() + seconds
+    deadline = perf_counter() + seconds * (1 - _FIRST)
     if classes is None:
         from accelsk.registry import accelerated_classes
         from accelsk.support import import_accelerated
@@ -131,6 +157,9 @@ def tune(
             found = measure(cls, max(allowed, _LEAST), grid)
             table.curves |= found.curves()
             table.measured |= found.points()
+    if usable and any(_name(cls) is not None for cls in ordered):
+        progress.show(len(ordered), "first calls")
+        _first_calls(table, _FIRST * seconds)
     progress.show(len(ordered), "")
     progress.end()
     return table
@@ -188,7 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         table = Table.from_json(stored.read_text("utf-8")) if measured else store.default()
         _show(table, store.cache_file().with_suffix(".png"))
         return 0
-    logging.getLogger("accelsk").setLevel(logging.ERROR)  # fallbacks are no news here
+    logger.setLevel(logging.ERROR)  # fallbacks are no news here
     table = tune(arguments.seconds)
     try:
         file = store.save(table, arguments.output)

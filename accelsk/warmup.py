@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import json
 import logging
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from accelsk import dispatch
 from accelsk.costs import samples, startup
 from accelsk.costs.decision import name_of
 from accelsk.costs.work import ALIASES
@@ -18,6 +20,7 @@ from accelsk.device import memory, probe
 from accelsk.dispatch import Method, method_of, plan
 from accelsk.engines.cuml import broken, import_cuml
 from accelsk.engines.on_device import import_cupy
+from accelsk.estimator import SLOT
 from accelsk.exceptions import Refusal
 from accelsk.registry import accelerated_classes
 
@@ -39,7 +42,10 @@ def use_device() -> None:
 
 
 def compile_kernels(
-    classes: Sequence[Any], *, stop: Callable[[], bool] = lambda: False
+    classes: Sequence[Any],
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    times: dict[str, dict[str, float]] | None = None,
 ) -> dict[str, str]:
     """Run the methods of accelerated classes once, on small data made for the purpose.
 
@@ -50,6 +56,8 @@ def compile_kernels(
     classes : sequence of type
     stop : callable
         Asked between two calls whether to leave the rest.
+    times : dict, default=None
+        Takes the seconds of each call, by its name below ``accelsk`` and engine.
 
     Returns
     -------
@@ -68,9 +76,12 @@ def compile_kernels(
             if not hasattr(model, name) or (method := method_of(cls, name)) is None:
                 continue
             try:
-                _run(model, method, data)
+                engine, seconds = _run(model, method, data)
             except Exception as error:
                 failures[method.qualname] = f"{type(error).__name__}: {error}"
+                continue
+            if engine is not None and times is not None:
+                times.setdefault(f"{name_of(cls)}.{name}", {})[engine] = seconds
     return failures
 
 
@@ -79,10 +90,18 @@ def imported() -> list[Any]:
     return [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
 
 
-def get_ready(*, disable_uvm: bool, stop: Callable[[], bool] = lambda: False) -> None:
+def get_ready(
+    *, disable_uvm: bool, stop: Callable[[], bool] = lambda: False, seconds: float | None = None
+) -> None:
     """Load the libraries of the engines and compile what the classes imported so far run.
 
-    `stop` is asked between two steps whether to leave the rest.
+    Parameters
+    ----------
+    disable_uvm : bool
+    stop : callable
+        Asked between two steps whether to leave the rest.
+    seconds : float, default=None
+        After so long nothing more is compiled.
     """
     start = perf_counter()
     for name, step in {"cupy": import_cupy, "cuml": import_cuml, "": use_device}.items():
@@ -104,7 +123,9 @@ def get_ready(*, disable_uvm: bool, stop: Callable[[], bool] = lambda: False) ->
             memory.enable_managed_memory()
         except Exception as error:
             logger.warning("No managed memory: %s: %s", type(error).__name__, error)
-    for call, reason in compile_kernels(imported(), stop=stop).items():
+    until = perf_counter() + seconds
+    over = (lambda: stop() or perf_counter() > until) if seconds else stop
+    for call, reason in compile_kernels(imported(), stop=over).items():
         logger.debug("%s was not compiled: %s", call, reason)
     logger.info("The GPU is ready after %.1f s: %s", perf_counter() - start, probe.gpu())
 
@@ -137,20 +158,45 @@ def in_background(*, disable_uvm: bool) -> threading.Thread:
     return thread
 
 
-def _run(model: Any, method: Method, data: samples.Sample) -> None:
+def _run(model: Any, method: Method, data: samples.Sample) -> tuple[str | None, float]:
+    """Run a method on the engine that would run it; return that engine and the seconds."""
+    fits = method.name.startswith("fit")
+    if not fits and not vars(model).get(SLOT) and not hasattr(model, "n_features_in_"):
+        # no engine fits this class
+        super(type(model), model).fit(**(samples.arguments(model, "fit", data) or {}))
     given = samples.arguments(model, method.name, data)
     if given is None:
-        return
-    if not method.name.startswith("fit") and not hasattr(model, "n_features_in_"):
-        super(type(model), model).fit(**(samples.arguments(model, "fit", data) or {}))
+        return None, 0.0
     chosen = plan(model, method, (), given, assume_usable=True)
     if chosen.engine is None or chosen.call is None:
-        return
-    anew = method.name.startswith("fit")
-    outcome = chosen.engine.run(chosen.call, None if anew else model._accelsk_model(chosen.engine))
-    if anew:
-        model._accelsk_adopt(chosen.engine, outcome.model, outcome.attributes)
+        return None, 0.0
+    start = perf_counter()
+    outcome = chosen.engine.run(chosen.call, None if fits else model._accelsk_model(chosen.engine))
+    if (cupy := sys.modules.get("cupy")) is not None:
+        cupy.cuda.Device().synchronize()
+    seconds = perf_counter() - start
+    if fits:
+        attributes = {**dispatch._input_attributes(chosen.call), **outcome.attributes}
+        model._accelsk_adopt(chosen.engine, outcome.model, attributes)
     startup.mark(chosen.engine.name, f"{name_of(method.owner)}.{method.name}")
+    return chosen.engine.name, seconds
+
+
+def time_first_calls(seconds: float) -> None:
+    """Print what loading, and each first call, takes in this process, as JSON."""
+    from accelsk.support import import_accelerated
+
+    import_accelerated()
+    deadline = perf_counter() + seconds
+    load: dict[str, float] = {}
+    times: dict[str, dict[str, float]] = {}
+    for name, steps in {"cupy": (import_cupy, use_device), "cuml": (import_cuml,)}.items():
+        start = perf_counter()
+        for step in steps:
+            step()
+        load[name] = perf_counter() - start
+    compile_kernels(imported(), stop=lambda: perf_counter() > deadline, times=times)
+    print(json.dumps({"load": load, "calls": times}))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -170,7 +216,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"There is nothing to warm up: {reason}", file=sys.stderr)
         return 1
     start = perf_counter()
-    import_accelerated()
     install()
+    import_accelerated()
+    for call, reason in compile_kernels(imported()).items():
+        logger.debug("%s was not compiled: %s", call, reason)
     print(f"{len(imported())} classes are ready after {perf_counter() - start:.0f} s")
     return 0

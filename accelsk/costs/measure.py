@@ -30,7 +30,7 @@ __all__ = ["GRID", "Grid", "Measurement", "measure"]
 logger = logging.getLogger("accelsk")
 
 #: Repeated until it has taken this long, or this often: one small call says little.
-_LONG, _OFTEN = 0.04, 7
+_LONG, _OFTEN = 0.03, 6
 
 #: A call that takes no more than this part of the time of its class is made twice at least.
 _TWICE = 0.1

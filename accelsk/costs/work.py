@@ -85,8 +85,7 @@ class Work:
             terms = tuple(dict.fromkeys((*terms, *self.apply)))
         if on_cpu:
             return terms
-        moved = ("h", "hnd", f"h{self.output}") if self.output else ("h", "hnd")
-        return (*terms, *moved)
+        return (*terms, "hnd", f"h{self.output}") if self.output else (*terms, "hnd")
 
 
 def _projected(estimator: Any, sizes: Mapping[str, float]) -> float:
