@@ -123,7 +123,7 @@ def get_ready(
             memory.enable_managed_memory()
         except Exception as error:
             logger.warning("No managed memory: %s: %s", type(error).__name__, error)
-    until = perf_counter() + seconds
+    until = perf_counter() + (seconds or 0.0)
     over = (lambda: stop() or perf_counter() > until) if seconds else stop
     for call, reason in compile_kernels(imported(), stop=over).items():
         logger.debug("%s was not compiled: %s", call, reason)
