@@ -144,8 +144,10 @@ def test_error_of_a_cell_shows_where_it_was(magic, run):
     assert out.count("Traceback") == 1
     assert "----> 3 numbers[5]" in out
     assert "IndexError: list index out of range" in out
-    for hidden in ("ipython.py", "interactiveshell", "contextlib"):
-        assert hidden not in out
+    hidden = ["accelsk/ipython.py", "contextlib"]
+    if IPython.version_info >= (9,):  # it shows itself up to then
+        hidden.append("interactiveshell")
+    assert [name for name in hidden if name in out] == []
     # and the report is there all the same
     assert "Line" in out.partition("Traceback")[0]
 

@@ -483,6 +483,29 @@ def test_string_with_source_in_the_line_cache(monkeypatch):
     assert "y = 2" in str(results)
 
 
+def test_generated_code_is_not_taken_for_the_string(monkeypatch):
+    """`collections.namedtuple` and `dataclasses` call their code ``"<string>"``, too."""
+    source = (
+        "import collections, dataclasses\n"
+        "Pair = collections.namedtuple('Pair', 'a b')\n"
+        "@dataclasses.dataclass\n"
+        "class D:\n"
+        "    a: int = 1\n"
+        "def f():\n"
+        "    return Pair(1, 2), D()\n"
+        "f()\n"
+        "g = lambda: 1\n"
+        "g()\n"
+    )
+    entry = (len(source), None, source.splitlines(keepends=True), "<string>")
+    monkeypatch.setitem(linecache.cache, "<string>", entry)
+    with line_profile("<string>", quiet=True) as results:
+        exec(compile(source, "<string>", "exec", dont_inherit=True), {"__name__": "__main__"})
+    hits = {number: stats.hits for number, stats in results.lines["<string>"].items()}
+    assert hits == {1: 1, 2: 1, 3: hits[3], 4: hits[4], 5: 1, 6: 1, 7: 1, 8: 1, 9: 2, 10: 1}
+    assert max(hits[3], hits[4]) <= 3  # Python goes to and fro between a class and its decorator
+
+
 def test_nothing_is_watched_after_the_block(way):
     with line_profile(quiet=True):
         pass

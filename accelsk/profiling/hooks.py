@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from accelsk.profiling.clock import Activation, Clock
+from accelsk.profiling.sources import Source
 
 __all__ = ["Hooks", "Monitoring", "Tracing", "hooks_for"]
 
@@ -24,7 +25,7 @@ _GENERATOR = 0x20 | 0x80 | 0x200  # generators, coroutines, asynchronous generat
 #: Functions that Python makes out of a part of a line: they are that part of the line.
 _PARTS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 
-Watched = Callable[[str], tuple[str, dict[int, int]] | None]
+Watched = Callable[[str], Source | None]
 
 
 class Hooks:
@@ -34,8 +35,7 @@ class Hooks:
     ----------
     clock : Clock
     watched : callable
-        From the file name of code to the name under which its lines count and its statements, or
-        None.
+        From the file name of code to what there is to know of the file, or None.
     """
 
     def __init__(self, clock: Clock, watched: Watched) -> None:
@@ -56,16 +56,23 @@ class Hooks:
 
     def enter(self, frame: FrameType) -> None:
         """Watch a function that is being executed already, from the line on that it is at."""
-        found = self.watched(frame.f_code.co_filename)
+        found = self.find(frame.f_code)
         stack = self.clock.thread().stack
         if found is not None and all(a.code is not frame.f_code for a in stack):
             self.push(frame.f_code, found).go(frame.f_lineno, perf_counter(), hits=0)
 
-    def push(self, code: CodeType, found: tuple[str, dict[int, int]]) -> Activation:
+    def find(self, code: CodeType) -> Source | None:
+        """Return what `code` is part of, if that is watched."""
+        found = self.watched(code.co_filename)
+        if found is None or code.co_name in _PARTS or not found.has(code):
+            return None
+        return found
+
+    def push(self, code: CodeType, found: Source) -> Activation:
         """Begin to execute a function."""
         thread = self.clock.thread()
-        lines = thread.files.setdefault(found[0], {})
-        activation = Activation(code, lines, found[1])
+        lines = thread.files.setdefault(found.name, {})
+        activation = Activation(code, lines, found.statements)
         thread.stack.append(activation)
         return activation
 
@@ -86,7 +93,7 @@ class Tracing(Hooks):
 
     def __init__(self, clock: Clock, watched: Watched) -> None:
         super().__init__(clock, watched)
-        self._known: dict[str, tuple[str, dict[int, int]] | None] = {}
+        self._known: dict[str, Source | None] = {}
         self._frames: list[tuple[FrameType, Any]] = []
         self._active = False
 
@@ -104,7 +111,7 @@ class Tracing(Hooks):
 
     def enter(self, frame: FrameType) -> None:
         super().enter(frame)
-        if self.watched(frame.f_code.co_filename) is not None:
+        if self.find(frame.f_code) is not None:
             self._frames.append((frame, frame.f_trace))
             frame.f_trace = self._line
         if sys.gettrace() != self._call:  # in another thread than the one that has started it
@@ -131,7 +138,7 @@ class Tracing(Hooks):
             found = self._known[code.co_filename]
         except KeyError:
             found = self._known[code.co_filename] = self.watched(code.co_filename)
-        if found is None or code.co_name in _PARTS:
+        if found is None or code.co_name in _PARTS or not found.has(code):
             return None
         activation = self.push(code, found)
         if code.co_flags & _GENERATOR and frame.f_lineno != code.co_firstlineno:
@@ -180,7 +187,7 @@ class Monitoring(Hooks):
 
     def enter(self, frame: FrameType) -> None:
         super().enter(frame)
-        if self.watched(frame.f_code.co_filename) is not None:
+        if self.find(frame.f_code) is not None:
             self._watch(frame.f_code)
 
     def stop(self) -> None:
@@ -200,7 +207,7 @@ class Monitoring(Hooks):
             self._monitoring.set_local_events(self._tool, code, self._local)
 
     def _start(self, code: CodeType, offset: int) -> Any:
-        found = None if code.co_name in _PARTS else self.watched(code.co_filename)
+        found = self.find(code)
         if found is None:
             return self._monitoring.DISABLE  # not to be told of this code any more
         self._watch(code)
@@ -208,7 +215,7 @@ class Monitoring(Hooks):
         return None
 
     def _resume(self, code: CodeType, offset: int, error: object = None) -> Any:
-        found = None if code.co_name in _PARTS else self.watched(code.co_filename)
+        found = self.find(code)
         if found is not None:
             line = sys._getframe(1).f_lineno
             self.push(code, found).go(line, perf_counter(), hits=0)

@@ -15,7 +15,7 @@ from accelsk.profiling.events import Event, listening
 from accelsk.profiling.hooks import Hooks, hooks_for
 from accelsk.profiling.profile import MethodStats
 from accelsk.profiling.show import show
-from accelsk.profiling.sources import Sources, calling_frame
+from accelsk.profiling.sources import Source, Sources, calling_frame
 
 __all__ = ["LineResults", "LineStats", "Watch", "line_profile"]
 
@@ -166,7 +166,7 @@ def _difference(
         grown = stats.plus(before.get((file, number), LineStats()), -1)
         grown.fallbacks = {text: n for text, n in grown.fallbacks.items() if n}
         calls = grown.gpu_calls + grown.cpu_calls
-        first = sources.statements(file).get(here[1], here[1])
+        first = sources.source(file).statements.get(here[1], here[1])
         if (file, number) == (here[0], first) and not calls:
             continue
         if grown.hits or calls:
@@ -197,7 +197,7 @@ class _Session:
                 self._listening.enter_context(listening(self.clock.add))
                 self._hooks.start()
             assert self._hooks is not None
-            self._known: dict[str, tuple[str, dict[int, int]] | None] = {}
+            self._known: dict[str, Source | None] = {}
             self._hooks.refresh()
             self._hooks.enter(frame)
 
@@ -214,8 +214,8 @@ class _Session:
                 self._hooks = None
                 self._listening.close()
 
-    def watched(self, file: str) -> tuple[str, dict[int, int]] | None:
-        """Return the name under which lines of code from `file` count, and its statements."""
+    def watched(self, file: str) -> Source | None:
+        """Return what there is to know of `file`, if an active block watches it."""
         try:
             return self._known[file]
         except KeyError:
@@ -224,7 +224,7 @@ class _Session:
         for sources in list(self._active):
             name = sources.name(file)
             if name is not None:
-                found = name, sources.statements(name)
+                found = sources.source(name)
                 break
         self._known[file] = found
         return found

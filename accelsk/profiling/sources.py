@@ -10,12 +10,35 @@ import os
 import sys
 from collections.abc import Mapping
 from types import CodeType, FrameType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["Sources", "calling_frame", "statements"]
+__all__ = ["Source", "Sources", "calling_frame", "statements"]
 
 _OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _INSTALLED = ("site-packages", "dist-packages")
+
+
+class Source(NamedTuple):
+    """What the line profiler has to know of a file.
+
+    Attributes
+    ----------
+    name : str
+        The name under which its lines count.
+    statements : dict of int to int
+        What `statements` returns for it.
+    functions : frozenset or None
+        What tells the functions in it from others, where code that is none of it goes by the same
+        file name; None where that is not to be feared.
+    """
+
+    name: str
+    statements: dict[int, int]
+    functions: frozenset[tuple[Any, ...]] | None = None
+
+    def has(self, code: CodeType) -> bool:
+        """Whether `code`, which goes by the name of the file, is part of it."""
+        return self.functions is None or _identity(code) in self.functions
 
 
 class Sources:
@@ -89,9 +112,12 @@ class Sources:
             return self._texts[name].splitlines()
         return [line.rstrip("\n") for line in linecache.getlines(name)]
 
-    def statements(self, name: str) -> dict[int, int]:
-        """Return the first line of the statement that a line belongs to, where it is another."""
-        return statements("\n".join(self.text(name)))
+    def source(self, name: str) -> Source:
+        """Return what there is to know of a file."""
+        text = "\n".join(self.text(name))
+        # what `collections.namedtuple` and others generate goes by the name "<string>"
+        functions = _functions(text) if name == "<string>" else None
+        return Source(name, statements(text), functions)
 
 
 @functools.lru_cache(maxsize=64)
@@ -123,6 +149,24 @@ def statements(text: str) -> dict[int, int]:
         if isinstance(node, ast.stmt):
             first.pop(node.lineno, None)
     return first
+
+
+def _identity(code: CodeType) -> tuple[Any, ...]:
+    return code.co_name, code.co_firstlineno, code.co_names
+
+
+def _functions(text: str) -> frozenset[tuple[Any, ...]] | None:
+    """Return what tells the module, the functions and classes of a source from others."""
+    found = set()
+    try:
+        left = [compile(text, "<string>", "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return None
+    while left:
+        code = left.pop()
+        found.add(_identity(code))
+        left += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(found)
 
 
 def calling_frame(frame: FrameType | None) -> FrameType:
