@@ -187,7 +187,7 @@ def test_a_product_in_parts_is_the_product(monkeypatch):
     monkeypatch.setattr(products, "_FEWEST_ROWS", 4)
     rng = np.random.default_rng(0)
     X, Y, root = rng.normal(size=(203, 5)), rng.normal(size=(203, 2)), rng.random(203)
-    product = products.Product(Device(), 5, 2, 1 << 14)
+    product = products.Product(Device(), 5, 2, 1 << 14, 203)
     assert product._parts > 1
     for rows in product.slices(203):
         product.add(X[rows], X[0], Y[rows], Y[0], root[rows])

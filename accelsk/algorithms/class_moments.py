@@ -101,7 +101,7 @@ class ClassAccumulator:
         """
         xp, n_classes = self._xp, self._n_classes
         if self._count is None:
-            self._start(X.shape[1])
+            self._start(*X.shape)
         width = X.shape[1] + n_classes
         rows = max(1, CHUNK // (8 * width))
         for start in range(0, len(X), rows):
@@ -113,12 +113,12 @@ class ClassAccumulator:
             root = None if weight is None else xp.sqrt(weight[part].astype(np.float64, copy=False))
             self._add(X[part], codes[part], members, root)
 
-    def _start(self, d: int) -> None:
+    def _start(self, n_rows: int, d: int) -> None:
         xp, n_classes = self._xp, self._n_classes
         self._count = xp.zeros(n_classes)
         self._sums = xp.zeros((n_classes, d + 1))
         if self._keep == "within":
-            self._product = Product(xp, d, 0, CHUNK)
+            self._product = Product(xp, d, 0, CHUNK, n_rows)
         else:
             self._squares = xp.zeros((n_classes, d))
 
@@ -178,8 +178,9 @@ class GroupAccumulator:
             Y = Y[:, None]
         if not self._products:
             n_targets = 0 if Y is None else Y.shape[1]
-            groups = range(self._n_groups)
-            self._products = [Product(xp, X.shape[1], n_targets, CHUNK) for _ in groups]
+            self._products = [
+                Product(xp, X.shape[1], n_targets, CHUNK, len(X)) for _ in range(self._n_groups)
+            ]
         for part in self._products[0].slices(len(X)):
             members = _members(codes[part], self._n_groups, xp)
             self._X_shifts = _shifts(self._X_shifts, self._count, X[part], members, xp)

@@ -205,7 +205,8 @@ class Accumulator:
                 first_estimate(X, xp),
                 None if Y is None else first_estimate(Y, xp),
             )
-        self._product = Product(xp, X.shape[1], 0 if Y is None else Y.shape[1], self._chunk)
+        n_targets = 0 if Y is None else Y.shape[1]
+        self._product = Product(xp, X.shape[1], n_targets, self._chunk, len(X))
 
     def result(self, *, host: bool = False) -> Moments:
         """Return the moments of the rows so far, of which there are some."""

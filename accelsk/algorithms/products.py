@@ -84,9 +84,11 @@ class Product:
     n_targets : int
     chunk : int
         Bytes of a block in float64.
+    n_rows : int
+        About how many rows come at a time.
     """
 
-    def __init__(self, xp: Any, n_features: int, n_targets: int, chunk: int) -> None:
+    def __init__(self, xp: Any, n_features: int, n_targets: int, chunk: int, n_rows: int) -> None:
         self._xp = xp
         self._shape = (n_features, n_targets)
         self._wide = _aligned(n_features + 1 + n_targets)
@@ -97,7 +99,7 @@ class Product:
         most = _TILES // tiles if hasattr(xp, "cuda") else 1
         most = min(most, chunk // (8 * self._tall * self._wide))
         self._rows = max(1, chunk // (8 * self._wide))
-        self._parts = max(1, min(most, self._rows // _FEWEST_ROWS))
+        self._parts = max(1, min(most, self._rows // _FEWEST_ROWS, n_rows // _FEWEST_ROWS))
         self._rows = -(-self._rows // self._parts) * self._parts
         self._block: Any = None
         self._has_ones = False
