@@ -256,12 +256,12 @@ class Residence:
 
 def _resident(given: Argument, n_rows: int, session: Session, **options: Any) -> Resident | None:
     if isinstance(given.value, Resident):
-        return given.value
+        return Resident(given.value.source, given.value.rows, **options)
     if given.kind not in ("numpy", "cupy", "frame") or not given.numeric or given.narrow:
         return None
     if given.shape[:1] != (n_rows,) or 0 in given.shape or len(given.shape) > 2:
         return None
-    return Resident(Source(given, session, **options))
+    return Resident(Source(given, session), **options)
 
 
 def _too_large(given: Argument) -> bool:

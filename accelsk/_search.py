@@ -6,6 +6,7 @@ from typing import Any
 
 from accelsk._residence import Residence, in_one_process, original_scorer, residence
 from accelsk.composite import Composite
+from accelsk.device.foreign import adopted
 from accelsk.device.transfer import to_host
 
 __all__ = ["Search"]
@@ -19,6 +20,7 @@ class Search(Composite):
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Search; the data go up once where the estimator is fitted on the GPU."""
+        X, y = adopted(X), adopted(y)
         home = None if vars(self).get("_skl_callbacks") else residence(self.estimator, X, y)
         name = f"{self._accelsk_original.__name__}.fit"
         with in_one_process(name, self.estimator, X, y, self.n_jobs):
@@ -55,7 +57,7 @@ class Search(Composite):
 
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Return the score of the best estimator; scorers may be of any kind."""
-        return super().score(*_on_host(X, y), **params)
+        return super().score(*_on_host(adopted(X), adopted(y)), **params)
 
 
 def _on_host(X: Any, y: Any) -> tuple[Any, Any]:

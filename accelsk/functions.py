@@ -19,6 +19,7 @@ from accelsk import dispatch, registry
 from accelsk.config import current
 from accelsk.data import Argument, describe
 from accelsk.device import probe
+from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
 from accelsk.engines.base import Rule, bind
 from accelsk.engines.on_device import import_cupy
@@ -163,6 +164,7 @@ class _Function:
         self.known = known | self.fixed.keys()
 
     def __call__(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        args, kwargs, like = adopted_arguments(args, kwargs)
         reasons: tuple[str, ...] = ()
         result = engine = failure = None
         try:
@@ -178,7 +180,7 @@ class _Function:
             raise
         finally:
             report(watch.event(self.name, engine, reasons, failure))
-        return result
+        return in_kind(result, like)
 
     def on_device(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result as part of a call that is reported itself.

@@ -14,6 +14,7 @@ from accelsk import registry
 from accelsk._mirror import mirror
 from accelsk._residence import Residence, in_one_process, residence
 from accelsk._search import Search
+from accelsk.device.foreign import adopted, in_kind
 from accelsk.device.transfer import on_host, to_device, to_host
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callab
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             arguments = bound.arguments
-            estimator, X, y = arguments["estimator"], arguments["X"], arguments["y"]
+            given = arguments["X"]
+            X, y = arguments["X"], arguments["y"] = adopted(given), adopted(arguments["y"])
+            estimator = arguments["estimator"]
         except (KeyError, TypeError):
             return original(*args, **kwargs)
-        from_host = on_host(X)
         home = None
         if not arguments.get("exploit_incremental_learning"):
             method = arguments.get("method", "fit")
@@ -69,7 +71,9 @@ def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callab
             if home is None or not _settle(home, arguments):
                 arguments.update((k, to_host(v)) for k, v in arguments.items())
             result = original(*bound.args, **bound.kwargs)
-        return to_device(result) if predicts and not from_host and _numeric(result) else result
+        if predicts and not on_host(X) and _numeric(result):
+            return in_kind(to_device(result), given)
+        return result
 
     ours.__module__ = __name__
     registry.add_function(original, ours)

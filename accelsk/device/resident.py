@@ -107,14 +107,11 @@ class Source:
     argument : Argument
         What is known of them.
     session : Session
-    answers_on_host : bool
-        Whether what is computed of them goes to the host.
     """
 
-    def __init__(self, argument: Any, session: Session, *, answers_on_host: bool = False) -> None:
+    def __init__(self, argument: Any, session: Session) -> None:
         self.argument = argument
         self.session = session
-        self.answers_on_host = answers_on_host
 
     @cached_property
     def on_device(self) -> Any:
@@ -150,13 +147,18 @@ class Resident:
     source : Source
     rows : Rows, default=None
         None means all.
+    answers_on_host : bool, default=False
+        Whether what is computed of them goes to the host.
     """
 
     __array_ufunc__ = None  # nothing is computed with it, but of its rows
 
-    def __init__(self, source: Source, rows: Rows | None = None) -> None:
+    def __init__(
+        self, source: Source, rows: Rows | None = None, *, answers_on_host: bool = False
+    ) -> None:
         self.source = source
         self.rows = rows
+        self.answers_on_host = answers_on_host
         whole = source.argument
         self.dtype = whole.dtype
         self.shape = whole.shape if rows is None else (len(rows), *whole.shape[1:])
@@ -164,10 +166,6 @@ class Resident:
     @property
     def ndim(self) -> int:
         return len(self.shape)
-
-    @property
-    def answers_on_host(self) -> bool:
-        return self.source.answers_on_host
 
     @property
     def heading(self) -> Any:
@@ -209,7 +207,8 @@ class Resident:
         if key.dtype.kind == "b":
             key = np.flatnonzero(key)
         indices = key if self.rows is None else self.rows.indices[key]
-        return Resident(self.source, self.source.session.rows(indices))
+        rows = self.source.session.rows(indices)
+        return Resident(self.source, rows, answers_on_host=self.answers_on_host)
 
 
 def remembered(
