@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,9 @@ from accelsk.exceptions import Invalid, Refusal, Sooner
 from accelsk.profiling.events import Stopwatch, report
 
 __all__ = ["FunctionCall", "accelerated"]
+
+#: Seconds that CuPy and a CUDA context take to start, about (H200 machine, 2026-11-30).
+_START = 2.0
 
 #: As it stands in the profile.
 _ENGINE = "cupy"
@@ -104,7 +108,7 @@ def accelerated(
     data: Sequence[str],
     options: Sequence[str] = (),
     rules: Sequence[Rule] = (),
-    pays: Callable[[FunctionCall], bool] = lambda call: False,
+    saves: Callable[[FunctionCall], float] = lambda call: 0.0,
 ) -> Callable[[Callable[[FunctionCall], Any]], Callable[..., Any]]:
     """Return a decorator that makes a function of ours for `original` from one on the device.
 
@@ -119,12 +123,12 @@ def accelerated(
         be left at their defaults.
     rules : sequence of Rule
         What keeps a call off the device.
-    pays : callable
-        Whether arrays are worth an upload, where nothing is on the device.
+    saves : callable
+        The seconds that an upload is expected to save where nothing is on the device.
     """
 
     def decorate(compute: Callable[[FunctionCall], Any]) -> Callable[..., Any]:
-        function = _Function(original, compute, data, options, rules, pays)
+        function = _Function(original, compute, data, options, rules, saves)
 
         @functools.wraps(original)
         def ours(*args: Any, **kwargs: Any) -> Any:
@@ -146,14 +150,14 @@ class _Function:
         data: Sequence[str],
         options: Sequence[str],
         rules: Sequence[Rule],
-        pays: Callable[[FunctionCall], bool],
+        saves: Callable[[FunctionCall], float],
     ) -> None:
         self.original = original
         self.name = original.__name__
         self.compute = compute
         self.data = data
         self.rules = rules
-        self.pays = pays
+        self.saves = saves
         self.signature = inspect.signature(original)
         known = {*data, *options}
         self.fixed = {
@@ -211,8 +215,10 @@ class _Function:
         reasons = tuple(self.refusals(call))
         if reasons:
             return None, reasons
-        if device == "auto" and not call.on_device and not self.pays(call):
-            return None, (Sooner("sooner on the CPU: the data are on the host"),)
+        if device == "auto" and not call.on_device:
+            start = 0.0 if "cupy" in sys.modules else _START
+            if not self.saves(call) > start:
+                return None, (Sooner("sooner on the CPU: the data are on the host"),)
         return call, ()
 
     def refusals(self, call: FunctionCall) -> list[str]:

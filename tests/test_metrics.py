@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import device_double
@@ -317,12 +318,23 @@ def test_data_on_the_device_are_scored_there(monkeypatch):
     assert (stats.gpu_calls, stats.cpu_calls) == (1, 0)
 
 
-def test_many_rows_on_the_host_go_up_for_their_silhouettes(monkeypatch):
+def test_many_rows_on_the_host_go_up(monkeypatch):
     device_double.install(monkeypatch)
+    monkeypatch.setattr("accelsk.device.staging.worthwhile", lambda *_: False)  # not on a double
     rng = np.random.default_rng(0)
     X, clusters = rng.normal(size=(1000, 2)), rng.integers(0, 3, 1000)
     assert _places(lambda: accelsk.metrics.silhouette_score(X, clusters)).gpu_calls == 1
     assert _places(lambda: accelsk.metrics.silhouette_score(X[:90], clusters[:90])).cpu_calls == 1
+    assert _places(lambda: accelsk.metrics.pairwise_distances(X, X[:90])).cpu_calls == 1
+    assert _places(lambda: accelsk.metrics.pairwise_distances(np.r_[X, X])).gpu_calls == 1
+
+
+def test_nothing_is_started_for_the_sake_of_a_small_call(monkeypatch):
+    monkeypatch.setattr("accelsk.device.probe.unusable", lambda: None)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    X, clusters = np.eye(1000, 2), np.arange(1000) % 3
+    assert _places(lambda: accelsk.metrics.silhouette_score(X, clusters)).cpu_calls == 1
+    assert "cupy" not in sys.modules
 
 
 def test_tables_stay_on_the_device_for_data_there(device):
