@@ -1,4 +1,4 @@
-"""The engine of Bayesian ridge regression."""
+"""Engines of Bayesian ridge regression and of automatic relevance determination."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from accelsk._linear_moments import LONG, QUIET, Solved, Warned, few_features
 from accelsk._sklearn import VERSION
 from accelsk.algorithms.bayesian_ridge import Prior, posterior
 from accelsk.algorithms.moments import Moments
+from accelsk.algorithms.relevance import relevance
 from accelsk.device.transfer import to_device
-from accelsk.engines.base import Call, refuse
+from accelsk.engines.base import Call, Rule, refuse
 from accelsk.engines.moments import mapped
 from accelsk.exceptions import Refusal
 
-__all__ = ["BayesianRidgeOnMoments"]
+__all__ = ["ARDOnMoments", "BayesianRidgeOnMoments"]
 
 #: Rounding in the eigenvalues may be this share of the smallest with its penalty.
 _MOST_ROUNDING = 1e-8
@@ -31,20 +32,19 @@ def _centred() -> bool:
     return bool(np.argmin(deviations) == 1)
 
 
-class BayesianRidgeOnMoments(Solved):
-    """The eigenvectors of the Gram matrix, then the iterations along them."""
+class _Bayesian(Solved):
+    """What Bayesian ridge regression and the determination of relevance have in common."""
 
-    options = ("compute_score", "fit_intercept")
-    rules = (
+    options: tuple[str, ...] = ("compute_score", "fit_intercept")
+    rules: tuple[Rule, ...] = (
         QUIET,
         LONG,
         few_features(5_000),
         refuse(
-            "sample_weight before scikit-learn 1.7",
-            lambda call: VERSION.release < (1, 7) and call.sample_weight.given,
+            "return_std is neither True nor False",
+            lambda call: not isinstance(call.arguments.get("return_std", False), bool),
+            fit_only=False,
         ),
-        refuse("alpha_init=0", lambda call: call.parameters["alpha_init"] == 0),
-        refuse("lambda_init=0", lambda call: call.parameters["lambda_init"] == 0),
         # of which scikit-learn makes a series of pandas'
         refuse(
             "return_std=True for a frame",
@@ -53,21 +53,68 @@ class BayesianRidgeOnMoments(Solved):
         ),
     )
 
+    @staticmethod
+    def prior(call: Call) -> Prior:
+        names = ("alpha_1", "alpha_2", "lambda_1", "lambda_2")
+        return Prior(**{name: call.parameters[name] for name in names})
+
+    @staticmethod
+    def first_alpha(centred: Moments) -> float:
+        """Return the precision of the noise to start from."""
+        return 1.0 / (centred.YY[0] / centred.weight + np.finfo(np.float64).eps)
+
+    def used(self, fitted: Any) -> np.ndarray:
+        """Return which coefficients the covariance is about."""
+        return np.ones(len(fitted.coef_), bool)
+
+    def predict(self, call: Call, model: Any) -> Any:
+        """Return the means of the predictions, and where they are asked for their deviations."""
+        if not call.arguments["return_std"]:
+            return super().predict(call, model)
+        import cupy
+
+        fitted = call.estimator
+        used = self.used(fitted)
+        columns = slice(None) if used.all() else to_device(np.flatnonzero(used))
+        covariance, alpha = to_device(fitted.sigma_), to_device(np.asarray(fitted.alpha_))
+        offset = to_device(fitted.X_offset_) if _centred() else None
+        mean = self.predictor(call, model)
+
+        def both(X: Any) -> Any:
+            apart = (X if offset is None else X - offset)[:, columns]
+            variance = (apart @ covariance * apart).sum(axis=1)
+            return mean(X), cupy.sqrt(variance + 1.0 / alpha)
+
+        def valid(X: Any, result: Any) -> Any:
+            return cupy.isfinite(result[0]).all() & cupy.isfinite(result[1]).all()
+
+        return mapped(call, both, valid)
+
+
+class BayesianRidgeOnMoments(_Bayesian):
+    """The eigenvectors of the Gram matrix, then the iterations along them."""
+
+    rules = (
+        *_Bayesian.rules,
+        refuse(
+            "sample_weight before scikit-learn 1.7",
+            lambda call: VERSION.release < (1, 7) and call.sample_weight.given,
+        ),
+        refuse("alpha_init=0", lambda call: call.parameters["alpha_init"] == 0),
+        refuse("lambda_init=0", lambda call: call.parameters["lambda_init"] == 0),
+    )
+
     def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
         parameters = call.parameters
         eigenvalues, vectors = np.linalg.eigh(found.gram)
         eigenvalues = eigenvalues.clip(0)
         alpha, lambda_ = parameters["alpha_init"], parameters["lambda_init"]
-        if alpha is None:
-            variance = centred.YY[0] / centred.weight
-            alpha = 1.0 / (variance + np.finfo(np.float64).eps)
-        names = ("alpha_1", "alpha_2", "lambda_1", "lambda_2")
         result = posterior(
             found,
             eigenvalues,
             vectors,
-            Prior(**{name: parameters[name] for name in names}),
-            float(alpha),
+            self.prior(call),
+            self.first_alpha(centred) if alpha is None else float(alpha),
             1.0 if lambda_ is None else float(lambda_),
             parameters["max_iter"],
             parameters["tol"],
@@ -87,21 +134,24 @@ class BayesianRidgeOnMoments(Solved):
             "X_scale_": np.ones(len(result.coef)),
         }
 
-    def predict(self, call: Call, model: Any) -> Any:
-        """Return the means of the predictions, and where they are asked for their deviations."""
-        if not call.arguments["return_std"]:
-            return super().predict(call, model)
-        fitted = call.estimator
-        covariance, alpha = to_device(fitted.sigma_), to_device(np.asarray(fitted.alpha_))
-        offset = to_device(fitted.X_offset_) if _centred() else None
-        mean = self.predictor(call, model)
 
-        def both(X: Any) -> Any:
-            import cupy
+class ARDOnMoments(_Bayesian):
+    """A precision for each coefficient, from the Gram matrix."""
 
-            apart = X if offset is None else X - offset
-            variance = (apart @ covariance * apart).sum(axis=1)
-            return cupy.stack([mean(X), cupy.sqrt(variance + 1.0 / alpha)], axis=1)
+    def used(self, fitted: Any) -> np.ndarray:
+        return fitted.lambda_ < fitted.threshold_lambda
 
-        result = mapped(call, both)
-        return result[:, 0], result[:, 1]
+    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+        names = ("threshold_lambda", "max_iter", "tol", "compute_score")
+        options = [call.parameters[name] for name in names]
+        result = relevance(found, self.prior(call), self.first_alpha(centred), *options)
+        return {
+            "coef_": result.coef,
+            "alpha_": result.alpha,
+            "lambda_": result.lambda_,
+            "sigma_": result.covariance,
+            "scores_": result.scores,
+            "n_iter_": result.n_iter,
+            "X_offset_": found.X_mean,
+            "X_scale_": np.ones(len(result.coef)),
+        }

@@ -18,13 +18,14 @@ from accelsk.algorithms.moments import DigitsLost, Moments
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.engines.moments import MomentsEngine, moments, on_device
-from accelsk.exceptions import Refusal
+from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
     "LONG",
     "QUIET",
     "ROUTING",
     "SPLITTER",
+    "SPLITTER_PARAMETERS",
     "LinearOnMoments",
     "Solved",
     "Warned",
@@ -50,6 +51,12 @@ def _unrepeatable_split(call: Call) -> bool:
     cv = call.parameters["cv"]
     shared = isinstance(getattr(cv, "random_state", None), np.random.RandomState)
     return hasattr(cv, "__next__") or shared
+
+
+SPLITTER_PARAMETERS = refuse(
+    Invalid("parameters for the splitter or the scorer without metadata routing"),
+    lambda call: call.arguments.keys() - {"X", "y", "sample_weight"},
+)
 
 
 SPLITTER = refuse("cv is an iterator or draws from a shared generator", _unrepeatable_split)
@@ -126,7 +133,7 @@ class LinearOnMoments(MomentsEngine):
     methods = ("fit", "predict", "score")
     linear = True
     outputs: bool = False
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ("fit_intercept",)
 
     def every_rule(self) -> tuple[Rule, ...]:
         return (

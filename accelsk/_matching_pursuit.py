@@ -7,11 +7,24 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model._omp import orthogonal_mp_gram
 
-from accelsk._linear_moments import LONG, Solved, Warned, few_features
+from accelsk._linear_moments import (
+    LONG,
+    QUIET,
+    ROUTING,
+    SPLITTER,
+    SPLITTER_PARAMETERS,
+    LinearOnMoments,
+    Solved,
+    Warned,
+    few_features,
+)
+from accelsk._path_cv import fold_moments, splits_of
 from accelsk.algorithms.moments import DigitsLost, Moments
-from accelsk.engines.base import Call, only, refuse
+from accelsk.algorithms.path_cv import held_out_errors
+from accelsk.engines.base import Call, Outcome, only, refuse
+from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["MatchingPursuitOnMoments"]
+__all__ = ["MatchingPursuitCVOnMoments", "MatchingPursuitOnMoments"]
 
 #: What may be left of the squares of the target, at least, for its digits to be there.
 _LEAST_RESIDUAL = 1e-6
@@ -52,3 +65,46 @@ class MatchingPursuitOnMoments(Solved):
             )
         warned.refuse_any("the pursuit ends early, as rounding decides")
         return {"coef_": np.atleast_1d(coef.T), "n_iter_": n_iter, "n_nonzero_coefs_": chosen}
+
+
+class MatchingPursuitCVOnMoments(LinearOnMoments):
+    """The number of features that leaves the least error on rows left out."""
+
+    rules = (
+        QUIET,
+        ROUTING,
+        SPLITTER,
+        SPLITTER_PARAMETERS,
+        LONG,
+        few_features(5_000),
+        refuse(Invalid("X has one column"), lambda call: call.X.shape[-1:] == (1,)),
+    )
+
+    def fit(self, call: Call, X: Any) -> Outcome:
+        total, train, test = fold_moments(call, splits_of(call))
+        found, warned = total, Warned()
+        if not call.parameters["fit_intercept"]:
+            found, train = total.about_zero(), [part.about_zero() for part in train]
+        d = len(found.gram)
+        most = call.parameters["max_iter"] or min(max(int(0.1 * d), 5), d)
+        if most > d:
+            raise Refusal(Invalid("max_iter is above the number of features"))
+
+        def pursued(moments: Moments, steps: int, **options: Any) -> Any:
+            return orthogonal_mp_gram(
+                moments.gram, Xy=moments.XY[:, 0], n_nonzero_coefs=steps, **options
+            )
+
+        try:
+            with warned.listening():
+                errors = [
+                    held_out_errors(one, other, pursued(one, most, return_path=True).reshape(d, -1))
+                    for one, other in zip(train, test, strict=True)
+                ]
+                best = np.mean(errors, axis=0).argmin() + 1
+                coef, n_iter = pursued(found, int(best), return_n_iter=True)
+        except DigitsLost as error:
+            raise Refusal(str(error)) from error
+        warned.refuse_any("the pursuit ends early, as rounding decides")
+        attributes = {"coef_": coef, "n_iter_": n_iter, "n_nonzero_coefs_": best}
+        return self.finished(call, found, attributes, warned)

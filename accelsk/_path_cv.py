@@ -15,6 +15,7 @@ from accelsk._linear_moments import (
     QUIET,
     ROUTING,
     SPLITTER,
+    SPLITTER_PARAMETERS,
     LinearOnMoments,
     Warned,
     few_features,
@@ -116,11 +117,11 @@ def _bad_ratio(call: Call) -> bool:
 class PathCVOnMoments(LinearOnMoments):
     """Moments of each fold from one pass, then scikit-learn's own descent along each path."""
 
-    options = ("fit_intercept",)
     rules = (
         QUIET,
         ROUTING,
         SPLITTER,
+        SPLITTER_PARAMETERS,
         only("precompute", "auto", True, False),
         refuse("scikit-learn warns of n_alphas or alphas", _deprecated),
         refuse("alphas are not positive numbers", _bad_alphas),

@@ -146,18 +146,16 @@ class _OnSigns(MomentsEngine):
 
     def predict(self, call: Call, model: Any) -> Any:
         """Return the labels of the highest scores."""
+        import cupy
+
         scores_of = self.predictor(call, model)
 
         def codes(X: Any) -> Any:
-            import cupy
-
             scores = scores_of(X)
-            if scores.ndim == 1:
-                scores = cupy.stack([-scores, scores], axis=1)
-            finite = cupy.isfinite(scores).all(axis=1)
-            return cupy.where(finite, scores.argmax(axis=1), np.nan)
+            best = scores > 0 if scores.ndim == 1 else scores.argmax(axis=1)
+            return best.astype(np.int32)
 
-        return labelled(call, mapped(call, codes).astype(np.intp))
+        return labelled(call, mapped(call, codes, lambda X, codes: cupy.isfinite(X).all()))
 
     def score(self, call: Call, model: Any) -> float:
         """Return the accuracy; the predictions come from the device."""

@@ -13,6 +13,7 @@ from accelsk._leave_one_out import Rewound, chosen, keeps
 from accelsk._linear_moments import (
     ROUTING,
     SPLITTER,
+    SPLITTER_PARAMETERS,
     LinearOnMoments,
     Warned,
     of_model,
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     refuse(Invalid("cv with store_cv_results or alpha_per_target"), _kept_apart),
     ROUTING,
     SPLITTER,
+    SPLITTER_PARAMETERS,
     # which releases of scikit-learn take in different ways
     refuse(
         "sample_weight is one number, and cv is given",

@@ -12,12 +12,12 @@ from sklearn.linear_model import (
     _ridge,
 )
 
-from accelsk._bayesian_ridge import BayesianRidgeOnMoments
+from accelsk._bayesian_ridge import ARDOnMoments, BayesianRidgeOnMoments
 from accelsk._elastic_net import ElasticNetOnMoments
 from accelsk._lars import LarsOnMoments, LassoLarsICOnMoments
 from accelsk._least_squares import LinearRegressionOnMoments, RidgeOnMoments
 from accelsk._logistic import LogisticRegressionOnCupy
-from accelsk._matching_pursuit import MatchingPursuitOnMoments
+from accelsk._matching_pursuit import MatchingPursuitCVOnMoments, MatchingPursuitOnMoments
 from accelsk._mirror import mirror
 from accelsk._path_cv import PathCVOnMoments
 from accelsk._ridge_classifier import RidgeClassifierCVOnMoments, RidgeClassifierOnMoments
@@ -79,4 +79,12 @@ class OrthogonalMatchingPursuit(
 ): ...
 
 
+class OrthogonalMatchingPursuitCV(
+    Accelerated, _omp.OrthogonalMatchingPursuitCV, engines=[MatchingPursuitCVOnMoments()]
+): ...
+
+
 class BayesianRidge(Accelerated, _bayes.BayesianRidge, engines=[BayesianRidgeOnMoments()]): ...
+
+
+class ARDRegression(Accelerated, _bayes.ARDRegression, engines=[ARDOnMoments()]): ...

@@ -43,7 +43,8 @@ def assert_alike(name, X, y, rtol=1e-9, skip=(), weight=None, **parameters):
 
 
 PLAIN = ["RidgeCV", "Lars", "LassoLars", "LassoLarsIC", "OrthogonalMatchingPursuit"]
-PLAIN += ["BayesianRidge", "LassoCV", "ElasticNetCV"]
+PLAIN += ["BayesianRidge", "ARDRegression", "LassoCV", "ElasticNetCV"]
+PLAIN += ["OrthogonalMatchingPursuitCV"]
 WEIGHTED = ["RidgeCV", "BayesianRidge", "LassoCV", "ElasticNetCV"]
 OUTPUTS = ["RidgeCV", "Lars", "LassoLars", "OrthogonalMatchingPursuit"]
 
@@ -128,6 +129,8 @@ def test_ridge_cv_leaves_out_one_row_at_a_time(target, parameters):
         ("OrthogonalMatchingPursuit", y, {"tol": 100.0}),
         ("OrthogonalMatchingPursuit", MANY, {"tol": 300.0}),
         ("OrthogonalMatchingPursuit", y, {"precompute": True}),
+        ("OrthogonalMatchingPursuitCV", y, {"max_iter": 3, "cv": 3}),
+        ("OrthogonalMatchingPursuitCV", y, {"cv": ShuffleSplit(3, random_state=0)}),
     ],
 )
 def test_paths_are_scikit_learns(name, target, parameters):
@@ -143,10 +146,21 @@ def test_paths_are_scikit_learns(name, target, parameters):
         {"alpha_1": 1.0, "alpha_2": 2.0, "lambda_1": 3.0, "lambda_2": 4.0},
     ],
 )
-def test_bayesian_ridge_tells_the_deviation_too(parameters):
-    ours, theirs = assert_alike("BayesianRidge", X, y, **parameters)
+@pytest.mark.parametrize("name", ["BayesianRidge", "ARDRegression"])
+def test_bayesian_models_tell_the_deviation_too(name, parameters):
+    if name == "ARDRegression":
+        parameters = {n: v for n, v in parameters.items() if not n.endswith("_init")}
+        parameters["threshold_lambda"] = 50.0
+    ours, theirs = assert_alike(name, X, y, **parameters)
     assert_same(ours.predict(NEW, return_std=True), theirs.predict(NEW, return_std=True))
     assert_same(accelsk.from_sklearn(theirs).predict(NEW, True), theirs.predict(NEW, True))
+    narrow = X.astype(np.float32)
+    ours, theirs = assert_alike(name, narrow, y, 5e-3, STEPS, **parameters)
+    assert_same(ours.predict(narrow, return_std=True), theirs.predict(narrow, True), "std", 5e-3)
+
+
+def test_no_feature_is_relevant_where_the_threshold_is_nothing():
+    assert_alike("ARDRegression", X, y, threshold_lambda=0.0)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import numpy as np
 
 from accelsk.algorithms.moments import DigitsLost, Moments
 
-__all__ = ["Posterior", "Prior", "evidence", "posterior"]
+__all__ = ["LEAST_RESIDUAL", "Posterior", "Prior", "evidence", "posterior"]
 
 #: What is left of the squares of the target, at least, for its digits to be there.
-_LEAST_RESIDUAL = 1e-6
+LEAST_RESIDUAL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def posterior(
         ratio = lambda_ / alpha
         within = along / (eigenvalues + ratio)
         residual = squares - float((within * within) @ (eigenvalues + 2 * ratio))
-        if not residual > _LEAST_RESIDUAL * squares:
+        if not residual > LEAST_RESIDUAL * squares:
             raise DigitsLost("the errors drown in rounding")
         return vectors @ within, residual
 
