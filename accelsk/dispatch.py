@@ -152,7 +152,7 @@ def plan(
             return refused(*(why for why in unusable if why is not None))
     weighed = not (assume_usable or partial) and current().device == "auto"
     estimate = _weigh(estimator, method, args, kwargs, engines) if weighed else None
-    if estimate is not None and estimate.on_cpu:
+    if estimate is not None and estimate.on_cpu and not estimate.waits:
         return _sooner(method, estimate)
     cls: Any = type(estimator)
     names = overridden(cls, estimator._accelsk_class, method.name)
@@ -174,8 +174,8 @@ def plan(
         return chosen
     if chosen.engine.name != estimate.engine:  # the fastest one cannot do it
         estimate = _weigh(estimator, method, args, kwargs, [chosen.engine])
-        if estimate is not None and estimate.on_cpu:
-            return _sooner(method, estimate)
+    if estimate is not None and estimate.on_cpu:
+        return _sooner(method, estimate)
     return replace(chosen, expected=estimate)
 
 

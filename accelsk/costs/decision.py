@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from accelsk.costs import ledger, startup, store
 from accelsk.costs.model import CPU, Curve, Table
-from accelsk.costs.work import WORK, Work, letters
+from accelsk.costs.work import ALIASES, WORK, Work, letters
+from accelsk.device.resident import Resident
 from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Engine, fits
 from accelsk.estimator import SLOT, DeviceState
@@ -38,8 +38,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * 1e3:.2g} ms"
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What a call is expected to take, in seconds.
 
     Attributes
@@ -65,6 +64,11 @@ class Expected:
     cpu_once: float = 0.0
     gpu_once: float = 0.0
     on_cpu: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is on the CPU only until the GPU is ready for it."""
+        return self.on_cpu and self.gpu < self.cpu
 
     @property
     def size(self) -> str:
@@ -99,24 +103,34 @@ def name_of(cls: type) -> str | None:
     return ".".join([*(m for m in modules if not m.startswith("_")), cls.__name__])
 
 
-def _size(X: Any) -> tuple[int, int, float, bool] | None:
-    """Return rows, columns, the width of an element and whether it is on the device."""
+class _Data(NamedTuple):
+    """The data of a call: their size, bytes of an element over eight, and where they are."""
+
+    rows: int
+    columns: int
+    width: float = 1.0
+    here: bool = True
+    there: bool = False
+
+
+def _data(X: Any) -> _Data | None:
     shape = getattr(X, "shape", None)
     if shape is None:
         if not isinstance(X, (list, tuple)) or not X:
             return None
-        columns = len(X[0]) if isinstance(X[0], (list, tuple)) else 1
-        return len(X), columns, 1.0, False
+        return _Data(len(X), len(X[0]) if isinstance(X[0], (list, tuple)) else 1)
     if not shape:
         return None
     rows, columns = shape[0], shape[1] if len(shape) > 1 else 1
     if (stored := getattr(X, "nnz", None)) is not None:
         columns = -(-stored // max(rows, 1))
     width = 0.5 if getattr(X, "dtype", None) == np.float32 else 1.0
-    there = type(X) is not np.ndarray and (
-        is_device_array(X) or hasattr(X, "__cuda_array_interface__")
-    )
-    return rows, columns, width, there
+    if type(X) is np.ndarray:
+        return _Data(rows, columns, width)
+    if isinstance(X, Resident):
+        return _Data(rows, columns, width, there=True)
+    there = is_device_array(X)
+    return _Data(rows, columns, width, here=not there, there=there)
 
 
 def _fitted_rows(estimator: Any, state: Any) -> int | None:
@@ -130,15 +144,48 @@ def _fitted_rows(estimator: Any, state: Any) -> int | None:
     return None
 
 
-def _download(table: Table, size: tuple[int, int, float, bool]) -> float:
-    rows, columns, width, there = size
-    if not there:
+def _download(table: Table, data: _Data) -> float:
+    if data.here:
         return 0.0
-    return 8 * width * rows * columns * table.speed.get("gpu bus", 0.0) / _ROUND_TRIP
+    n_bytes = 8 * data.width * data.rows * data.columns
+    return n_bytes * table.speed.get("gpu bus", 0.0) / _ROUND_TRIP
 
 
-def _moving(curve: Curve | None, sizes: Mapping[str, float]) -> float:
-    return _UNKNOWN if curve is None else curve.seconds(sizes)
+class _Model:
+    """What the coefficients say of one method of one estimator, given its data."""
+
+    def __init__(
+        self, name: str, method: str, estimator: Any, data: _Data, trained: int | None
+    ) -> None:
+        self.name = name
+        self.table = store.table()
+        self.places = self.table.of(name, method)
+        if self.places is None:
+            return
+        self.data = data
+        self.estimator = estimator
+        self.work = WORK.get(name) or Work()
+        self.sizes = letters(
+            self.work,
+            estimator,
+            data.rows,
+            data.columns,
+            width=data.width,
+            moves=not data.there,
+            fitted=trained,
+        )
+
+    def cpu(self) -> float:
+        assert self.places is not None
+        seconds = self.places[CPU].seconds(self.sizes, narrow=self.data.width < 1)
+        return seconds / _jobs(self.work, self.estimator) + _download(self.table, self.data)
+
+    def gpu(self, curve: Curve) -> float:
+        return curve.seconds(self.sizes, narrow=self.data.width < 1)
+
+    def state(self, step: str, engine: str) -> float:
+        curve = self.table.state(self.name, step, engine)
+        return _UNKNOWN if curve is None else curve.seconds(self.sizes)
 
 
 def weigh(
@@ -164,45 +211,50 @@ def weigh(
         Those that might run the call.
     """
     name = name_of(owner)
-    places = None if name is None else store.table().of(name, method)
-    if name is None or places is None:
+    if name is None:
         return None
     anew = fits(method) and method != "partial_fit"
     state = None
     if not anew:
         state = estimator.__dict__.get(SLOT) or DeviceState.restored.get(id(estimator))
     trained = None if anew else _fitted_rows(estimator, state)
-    size = _size(data)
-    if size is None:
+    given = _data(data)
+    if given is None:
         columns = getattr(estimator, "n_features_in_", None)
         if data is not None or trained is None or columns is None:
             return None
-        size = trained, columns, 1.0, False
-    work = WORK.get(name, Work())
-    sizes = letters(work, estimator, *size[:2], width=size[2], moves=not size[3], fitted=trained)
-    table, narrow = store.table(), size[2] < 1
+        given = _Data(trained, columns)
+    model = _Model(name, method, estimator, given, trained)
+    if model.places is None:
+        return None
+    call = _call(name, method)
     best: tuple[float, float, str] | None = None
     for engine in engines:
-        curve = places.get(engine.name)
+        curve = model.places.get(engine.name)
         if curve is None:
             continue
-        once = _readiness(table, curve, f"{name}.{method}", engine.name, there=size[3])
+        once = _readiness(model.table, curve, call, engine.name, there=given.there)
         if state is None and not fits(method):
-            once += _moving(table.state(name, "restore", engine.name), sizes)
-        found = curve.seconds(sizes, narrow=narrow), once, engine.name
-        if best is None or sum(found[:2]) < sum(best[:2]):
+            once += model.state("restore", engine.name)
+        found = model.gpu(curve), once, engine.name
+        if best is None or found[0] + found[1] < best[0] + best[1]:
             best = found
     if best is None:
         return None
-    cpu = places[CPU].seconds(sizes, narrow=narrow) / _jobs(work, estimator)
-    cpu += _download(table, size)
     cpu_once = 0.0
     if state is not None and not state.fetched:
-        cpu_once = _moving(table.state(name, "fetch", state.engine.name), sizes)
+        cpu_once = model.state("fetch", state.engine.name)
         cpu_once = 0.0 if cpu_once < _CHEAP else cpu_once
     gpu, gpu_once, engine_name = best
-    estimate = Expected(size[0], size[1], engine_name, cpu, gpu, cpu_once, gpu_once)
-    return _decided(estimate, estimator, f"{name}.{method}")
+    estimate = Expected(
+        given.rows, given.columns, engine_name, model.cpu(), gpu, cpu_once, gpu_once
+    )
+    return estimate._replace(on_cpu=_better_on_cpu(estimate, estimator, call))
+
+
+def _call(name: str, method: str) -> str:
+    """Return the name under which it is on record that a method has run."""
+    return f"{name}.{ALIASES.get(method, method)}"
 
 
 def _readiness(table: Table, curve: Curve, call: str, engine: str, *, there: bool) -> float:
@@ -223,18 +275,16 @@ def _jobs(work: Work, estimator: Any) -> float:
     return max(1.0, 0.7 * min(jobs if jobs > 0 else cores() + 1 + jobs, cores()))
 
 
-def _decided(estimate: Expected, estimator: Any, call: str) -> Expected:
+def _better_on_cpu(estimate: Expected, estimator: Any, call: str) -> bool:
     gain = estimate.gpu - estimate.cpu  # of the CPU, in the long run
     if gain >= 0:
         once = estimate.cpu_once
         now = estimate.cpu + once <= estimate.gpu + estimate.gpu_once
-        on_cpu = now or ledger.models.lost(estimator) + gain >= once
-    else:
-        once = estimate.gpu_once
-        now = estimate.gpu + once < estimate.cpu + estimate.cpu_once
-        lost = ledger.process.lost(_waiting(estimate, call)) + ledger.models.lost(estimator)
-        on_cpu = not (now or lost - gain >= once)
-    return Expected(**{**vars(estimate), "on_cpu": on_cpu})
+        return now or ledger.models.lost(estimator) + gain >= once
+    once = estimate.gpu_once
+    now = estimate.gpu + once < estimate.cpu + estimate.cpu_once
+    lost = ledger.process.lost(_waiting(estimate, call)) + ledger.models.lost(estimator)
+    return not (now or lost - gain >= once)
 
 
 def _waiting(estimate: Expected, call: str) -> str:
@@ -259,7 +309,7 @@ def ran(
     """
     if fits(method):
         ledger.models.settle(estimator)
-    call = f"{name_of(owner)}.{method}"
+    call = _call(name_of(owner) or "", method)
     if estimate is not None:
         gain = estimate.gpu - estimate.cpu
         if estimate.on_cpu and gain < 0:
@@ -283,6 +333,7 @@ def expected(
     *,
     dtype: Any = np.float64,
     resident: bool = False,
+    fitted: int | None = None,
 ) -> Expected | None:
     """Return what a call would take, by the size of its data alone.
 
@@ -297,6 +348,8 @@ def expected(
     resident : bool, default=False
         Whether the data are on the device and the result stays there. The CPU then has to have
         them sent.
+    fitted : int, default=None
+        The rows that the model was fitted on, where that is not the same number.
 
     Returns
     -------
@@ -304,19 +357,14 @@ def expected(
         None for a class, or a method, of which nothing is known.
     """
     owner = type(estimator)._accelsk_class
-    name = name_of(owner)
-    table = store.table()
-    places = None if name is None else table.of(name, method)
-    if name is None or places is None:
+    width = 0.5 if np.dtype(dtype) == np.float32 else 1.0
+    data = _Data(rows, columns, width, here=not resident, there=resident)
+    model = _Model(name_of(owner) or "", method, estimator, data, fitted)
+    if model.places is None:
         return None
-    work = WORK.get(name, Work())
-    width = np.dtype(dtype).itemsize / 8 if np.dtype(dtype) == np.float32 else 1.0
-    sizes = letters(work, estimator, rows, columns, width=width, moves=not resident)
-    narrow = width < 1
-    cpu = places[CPU].seconds(sizes, narrow=narrow) / _jobs(work, estimator)
-    cpu += _download(table, (rows, columns, width, resident))
-    engines = [e.name for e in owner._accelsk_engines if e.name in places]
+    engines = [e.name for e in owner._accelsk_engines if e.name in model.places]
     if not engines:
         return None
-    gpu, engine = min((places[e].seconds(sizes, narrow=narrow), e) for e in engines)
+    cpu = model.cpu()
+    gpu, engine = min((model.gpu(model.places[e]), e) for e in engines)
     return Expected(rows, columns, engine, cpu, gpu, on_cpu=cpu <= gpu)
