@@ -15,6 +15,7 @@ from accelsk._projections import (
     gram_again,
     kept_on_device,
     projected,
+    random_start,
     reconstructed,
     whole,
 )
@@ -69,6 +70,8 @@ class _Found(NamedTuple):
 
 class PCAOnMoments(MomentsEngine):
     """Exact, from the covariance, for every solver: the others approximate that.
+
+    Only of very many columns and rows is it randomized, if that is the solver.
 
     Where the covariance does not resolve what an SVD of X would, X is passed over once more.
     """
@@ -129,10 +132,13 @@ class PCAOnMoments(MomentsEngine):
         if n is None:
             n = min(n_samples, n_features) - (solver == "arpack")
         kept = n if isinstance(n, Integral) else None
-        if n_samples >= self._tall * n_features:
-            found = self._from_covariance(call, kept, exact=solver != "covariance_eigh")
+        exact = solver != "covariance_eigh"
+        if solver == "randomized" and min(call.X.shape) > decomposition.MOST_EXACT:
+            found = self._approximated(call, n)
+        elif n_samples >= self._tall * n_features:
+            found = self._from_covariance(call, kept, exact=exact)
         else:
-            found = self._from_rows(call)
+            found = self._from_rows(call, kept, exact=exact)
         if not 0 < found.total < np.inf:
             raise Refusal("X has no variance, or too much")
         return self._outcome(call, found, solver, n)
@@ -152,15 +158,30 @@ class PCAOnMoments(MomentsEngine):
         )
         return _Found(to_host(mean), *singular, float(of_rows.gram.trace()))
 
-    def _from_rows(self, call: Call) -> _Found:
+    def _from_rows(self, call: Call, kept: int | None, *, exact: bool) -> _Found:
         """Decompose the rows themselves: there are not many more than columns, or fewer."""
         import cupy
 
         rows = whole(self, call)
         mean = rows.mean(axis=0)
         rows -= mean
-        singular = decomposition.right_singular(rows, cupy)
-        return _Found(to_host(mean), *singular, float((singular.values**2).sum()))
+        singular = decomposition.short_svd(
+            rows, kept, cupy, centred=True, least=self._well_posed if exact else None
+        )
+        return _Found(to_host(mean), *singular, float((rows * rows).sum()))
+
+    def _approximated(self, call: Call, kept: int) -> _Found:
+        """Take the steps of scikit-learn's randomized solver from the same start."""
+        import cupy
+
+        rows = whole(self, call)
+        mean = rows.mean(axis=0)
+        rows -= mean
+        n_iter = call.parameters["iterated_power"]
+        if n_iter == "auto":
+            n_iter = 7 if kept < 0.1 * min(rows.shape) else 4
+        singular = decomposition.randomized_svd(rows, kept, random_start(call, kept), n_iter, cupy)
+        return _Found(to_host(mean), *singular, float((rows * rows).sum()))
 
     def _outcome(self, call: Call, found: _Found, solver: str, n: Any) -> Outcome:
         import cupy

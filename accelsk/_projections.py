@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from accelsk.config import current
 from accelsk.device.transfer import is_device_array, to_device
@@ -21,6 +22,7 @@ __all__ = [
     "gram_again",
     "kept_on_device",
     "projected",
+    "random_start",
     "reconstructed",
     "whole",
     "with_arguments",
@@ -87,6 +89,13 @@ def whole(engine: Any, call: Call) -> Any:
     if limit is not None and 8 * size > limit:
         raise Refusal("X takes more than device_memory_limit allows")
     return engine.matrix(call).astype(np.float64)
+
+
+def random_start(call: Call, n_components: int) -> Any:
+    """Return the directions that scikit-learn's randomized SVD would draw, on the device."""
+    random_state = check_random_state(call.parameters["random_state"])
+    n_directions = n_components + call.parameters["n_oversamples"]
+    return to_device(random_state.normal(size=(min(call.X.shape), n_directions)))
 
 
 def gram_again(call: Call, centre: Any, right: Any) -> Any:

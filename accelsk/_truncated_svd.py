@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 
-from accelsk._projections import COORDINATES, adopted, gram_again, kept_on_device, whole
+from accelsk._projections import (
+    COORDINATES,
+    adopted,
+    gram_again,
+    kept_on_device,
+    random_start,
+    whole,
+)
 from accelsk.algorithms import decomposition, spectra
 from accelsk.algorithms.spectra import Singular
-from accelsk.device.transfer import to_device, to_host
+from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, refuse
 from accelsk.engines.cupy import CupyEngine
@@ -46,7 +52,7 @@ def _outcome(call: Call, found: Singular, variance: Any, total: Any) -> Outcome:
 class TruncatedSVDOnMoments(MomentsEngine):
     """Exact in float64 for dense X: both algorithms approximate that.
 
-    For sparse X the randomized algorithm, from the directions that scikit-learn draws.
+    For sparse X, and for very many columns and rows if that is the algorithm, the randomized algorithm, from the directions that scikit-learn draws.
     """
 
     methods = ("fit", "fit_transform", "transform", "inverse_transform")
@@ -96,28 +102,40 @@ class TruncatedSVDOnMoments(MomentsEngine):
     def fit(self, call: Call, X: Any) -> Outcome:
         if call.X.kind == "sparse":
             return self._from_sparse(call, X)
-        if call.X.shape[0] < _TALL * call.X.shape[1]:
+        if call.X.shape[0] < _TALL * call.X.shape[1] or self._is_large(call):
             return self._from_rows(call)
         return self._from_gram(call)
 
     def _from_sparse(self, call: Call, X: Any) -> Outcome:
         import cupy
 
-        n_components = int(call.parameters["n_components"])
-        random_state = check_random_state(call.parameters["random_state"])
-        n_directions = n_components + call.parameters["n_oversamples"]
-        start = to_device(random_state.normal(size=(min(X.shape), n_directions)))
-        n_iter = call.parameters["n_iter"]
-        found = decomposition.randomized_svd(X, n_components, start, n_iter, cupy)
+        found = self._approximated(call, X)
         mean = X.T @ cupy.ones(X.shape[0]) / X.shape[0]
         total = (X.data**2).sum() / X.shape[0] - (mean**2).sum()
         return _outcome(call, found, (X @ found.vectors.T).var(axis=0), total)
+
+    @staticmethod
+    def _is_large(call: Call) -> bool:
+        """Whether the randomized algorithm is asked for where an exact one takes its time."""
+        randomized = call.parameters["algorithm"] == "randomized"
+        return randomized and min(call.X.shape) > decomposition.MOST_EXACT
+
+    @staticmethod
+    def _approximated(call: Call, X: Any) -> Singular:
+        import cupy
+
+        n_components = int(call.parameters["n_components"])
+        start, n_iter = random_start(call, n_components), call.parameters["n_iter"]
+        return decomposition.randomized_svd(X, n_components, start, n_iter, cupy)
 
     def _from_rows(self, call: Call) -> Outcome:
         import cupy
 
         rows = whole(self, call)
-        found = decomposition.truncated_svd(rows, int(call.parameters["n_components"]), cupy)
+        if self._is_large(call):
+            found = self._approximated(call, rows)
+        else:
+            found = decomposition.truncated_svd(rows, int(call.parameters["n_components"]), cupy)
         variance = (rows @ found.vectors.T).var(axis=0)
         return _outcome(call, found, variance, rows.var(axis=0).sum())
 

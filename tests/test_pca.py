@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition._pca import _infer_dimension
 
 import accelsk
+import accelsk.algorithms.decomposition
 from accelsk import decomposition
 from accelsk.algorithms import spectra
 from accelsk.algorithms.decomposition import likeliest_dimension
@@ -234,3 +235,25 @@ def test_incremental_pca_resolves_small_components():
     X = with_singular_values(np.array([1e4, 1.0, 1e-1, 1e-2]), 400, 4) + 3
     ours, theirs = pair("IncrementalPCA", X, n_components=3, batch_size=100)
     assert_alike(ours, theirs, 1e-7, 0)
+
+
+@pytest.mark.parametrize("shape", [(400, 60), (60, 400)])
+def test_large_matrices_are_approximated_as_scikit_learn_does(shape, monkeypatch):
+    monkeypatch.setattr(accelsk.algorithms.decomposition, "MOST_EXACT", 50)
+    X = np.random.RandomState(1).randn(*shape) + 3
+    options = {"n_components": 4, "random_state": 3}
+    for name, more in {
+        "PCA": {"svd_solver": "randomized", "iterated_power": 2},
+        "TruncatedSVD": {"n_iter": 2},
+    }.items():
+        ours, theirs = pair(name, X, **options, **more)
+        assert_alike(ours, theirs, 1e-7, 1e-7)
+
+
+def test_components_of_wide_rows_are_orthonormal():
+    X = with_singular_values(np.logspace(0, -9, 15), 16, 40) + 3
+    ours = decomposition.PCA(svd_solver="full").fit(X)
+    theirs = sklearn.decomposition.PCA(svd_solver="full").fit(X)
+    np.testing.assert_allclose(ours.components_ @ ours.components_.T, np.eye(16), atol=1e-12)
+    np.testing.assert_allclose(ours.singular_values_[:-1], np.logspace(0, -9, 15), rtol=1e-5)
+    np.testing.assert_allclose(ours.components_[:10], theirs.components_[:10], atol=1e-8)

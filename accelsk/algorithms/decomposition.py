@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from accelsk.algorithms.spectra import Singular
+from accelsk.algorithms.spectra import Singular, from_gram
 
 __all__ = [
+    "MOST_EXACT",
     "likeliest_dimension",
     "randomized_svd",
     "right_singular",
+    "short_svd",
     "signs",
     "truncated_svd",
 ]
+
+#: Of more rows and columns than this, all eigenvectors of a Gram matrix take seconds.
+MOST_EXACT = 8192
+
+_SMALLEST = float(np.finfo(np.float64).tiny)
 
 #: Directions beyond those asked for, which keep the last of them exact.
 _SPARE = 10
@@ -54,6 +61,50 @@ def right_singular(X: Any, xp: Any) -> Singular:
         _, values, vectors = _small_svd(R.T, xp)
         vectors = vectors @ Q.T
     return Singular(values, vectors * signs(vectors, xp))
+
+
+def short_svd(
+    X: Any, n_kept: int | None, xp: Any, *, centred: bool, least: float | None
+) -> Singular:
+    """Return the leading singular values and right vectors of `X`, from its smaller Gram matrix.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), dtype=float64
+    n_kept : int or None
+        How many are asked for; None means all.
+    xp : module
+        The array namespace.
+    centred : bool
+        Whether the columns of `X` have no mean, so that one row less counts.
+    least : float or None
+        The ratio to the largest singular value down to which they have to be resolved.
+    """
+    n_samples, n_features = X.shape
+    wide = n_samples < n_features
+    tall = X.T if wide else X
+    kept = min(X.shape) if n_kept is None else n_kept
+    rank = min(kept, n_samples - centred)
+
+    def gram(factor: Any) -> Any:
+        return factor.T @ factor
+
+    values, vectors = from_gram(
+        gram(tall), rank, xp, least=least, again=lambda right: gram(tall @ xp.asarray(right))
+    )
+    values, vectors = xp.asarray(values), xp.asarray(vectors)
+    if wide:
+        vectors = vectors @ X
+        vectors /= xp.maximum(xp.sqrt((vectors * vectors).sum(axis=1)), _SMALLEST)[:, None]
+    if rank < kept:
+        values = xp.concatenate([values, xp.zeros(kept - rank)])
+        vectors = xp.concatenate([vectors, xp.zeros((kept - rank, n_features))])
+    if (
+        wide or rank < kept
+    ):  # the small ones are not quite orthogonal, those that are zero arbitrary
+        basis, R = xp.linalg.qr(xp.ascontiguousarray(vectors.T), mode="reduced")
+        vectors = (basis * xp.where(xp.diagonal(R) < 0, -1.0, 1.0)).T
+    return Singular(values, vectors)
 
 
 def truncated_svd(X: Any, n_components: int, xp: Any) -> Singular:
