@@ -158,7 +158,7 @@ class PCAOnMoments(MomentsEngine):
         )
         return _Found(to_host(mean), *singular, float(of_rows.gram.trace()))
 
-    def _from_rows(self, call: Call, kept: int | None, *, exact: bool) -> _Found:
+    def _from_rows(self, call: Call, kept: Any, *, exact: bool) -> _Found:
         """Decompose the rows themselves: there are not many more than columns, or fewer."""
         import cupy
 

@@ -59,7 +59,7 @@ def kept_on_device(call: Call) -> Call:
     import cupy
 
     X, limit = call.X, current().device_memory_limit
-    size = X.shape[0] * X.shape[1] * X.dtype.itemsize
+    size = X.shape[0] * X.shape[1] * np.dtype(X.dtype).itemsize
     if limit is not None and size > limit / 2:
         return call
     cuda = getattr(cupy, "cuda", None)

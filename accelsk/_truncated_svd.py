@@ -52,7 +52,8 @@ def _outcome(call: Call, found: Singular, variance: Any, total: Any) -> Outcome:
 class TruncatedSVDOnMoments(MomentsEngine):
     """Exact in float64 for dense X: both algorithms approximate that.
 
-    For sparse X, and for very many columns and rows if that is the algorithm, the randomized algorithm, from the directions that scikit-learn draws.
+    For sparse X, and for very many columns and rows if that is the algorithm, the randomized one
+    from the directions that scikit-learn draws.
     """
 
     methods = ("fit", "fit_transform", "transform", "inverse_transform")
