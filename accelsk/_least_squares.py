@@ -135,7 +135,10 @@ def _means(found: Moments) -> tuple[Any, Any]:
 
 class LinearRegressionOnMoments(_LeastSquares):
     rules = (
-        only("positive", False),
+        refuse(
+            "positive=True and no more rows than features",
+            lambda call: call.parameters["positive"] and call.X.shape[-1:] >= call.X.shape[:1],
+        ),
         # scikit-learn keeps that dtype, and answers in it
         refuse("X is float16", lambda call: call.X.dtype == np.float16, fit_only=False),
         refuse("X is a list or frame of float32", lambda call: call.X.narrow, fit_only=False),
@@ -156,6 +159,11 @@ class LinearRegressionOnMoments(_LeastSquares):
         half = None if solver is None else solver.half(found.XY)
         if solver is not None and _GOOD < scaled <= _FAIR:
             solver, half = self._again(call, found, solver)
+        if call.parameters["positive"]:
+            if solver is None or scaled > _FAIR:
+                raise Refusal("X is rank-deficient or nearly so, and positive=True")
+            coef = solver.positive(half, to_host)
+            return self.finished(call, found, coef, flat=len(call.y.shape) == 1)
         if solver is None or scaled > _FAIR:
             return self._cut_off(call, found, self.triangulated(call, found))
         if np.sqrt(itself) * _cutoff(call) > 0.1:

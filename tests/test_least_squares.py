@@ -167,6 +167,23 @@ def test_small_singular_values_are_cut_off_at_tol(tol):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [0, [0], [0, 1, 2]])
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_coefficients_that_must_be_positive(columns, weight, fit_intercept):
+    y, parameters = TARGETS[:, columns], {"positive": True, "fit_intercept": fit_intercept}
+    ours, theirs = fit_both("LinearRegression", ROWS, y, weight, **parameters)
+    assert_alike(ours, theirs)
+    assert (ours.coef_ == 0).any()
+    ours.fit(np.insert(ROWS, 1, 4.0, axis=1), y, weight)  # a constant is left to the intercept
+    if fit_intercept:
+        expected = np.insert(theirs.coef_, 1, 0.0, axis=-1)
+        np.testing.assert_allclose(ours.coef_, expected, atol=1e-9)
+    for other in (np.hstack([ROWS, ROWS]), FEW):
+        with pytest.raises(FallbackError, match="positive=True"):
+            linear_model.LinearRegression(positive=True).fit(other, other[:, 0])
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("weight", [None, FEW_WEIGHTS])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.optimize
 
 __all__ = [
     "Factor",
@@ -137,6 +138,16 @@ class Factor:
         """Return what makes orthogonal columns of the features."""
         inverse = self._inverse().T / self._scale[:, None]
         return inverse if self._used is None else self._spread(inverse)
+
+    def positive(self, half: Any, to_host: Callable[[Any], np.ndarray]) -> np.ndarray:
+        """Return the solution without negative numbers, by scikit-learn's own routine."""
+        R, half = to_host(self.triangle()), to_host(half)
+        found = np.stack([scipy.optimize.nnls(R, column)[0] for column in half.T], axis=1)
+        if self._used is None:
+            return found
+        result = np.zeros((len(self._used), found.shape[1]))
+        result[to_host(self._used)] = found
+        return result
 
     def problem(self, half: Any, to_host: Callable[[Any], np.ndarray]) -> Spectral:
         """Return the least-squares problem of which `half` is half solved."""
