@@ -7,6 +7,7 @@ included, and show its value and then the report.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,13 +84,13 @@ class _Magics:
     def profile(self, line: str, cell: str) -> None:
         """Run the cell and report which calls ran where: ``%%accelsk.profile``."""
         __tracebackhide__ = True
-        self._no_arguments(line, "accelsk.profile")
+        self._check("accelsk.profile", line, cell)
         with accelsk.profile():
             self._run(cell)
 
     def line_profile(self, line: str, cell: str) -> None:
         """Run the cell and report what each of its lines took: ``%%accelsk.line_profile``."""
-        self._no_arguments(line, "accelsk.line_profile")
+        self._check("accelsk.line_profile", line, cell)
         __tracebackhide__ = True
         text = cell.lstrip("\n")  # the shell numbers lines from the first that is not empty,
         while text.startswith("%%"):  # and `%%time` those under it
@@ -141,11 +142,29 @@ class _Magics:
         except ValueError as error:
             raise UsageError(str(error)) from None
 
-    def _no_arguments(self, line: str, name: str) -> None:
+    def _check(self, name: str, line: str, cell: str) -> None:
+        """Raise where a cell magic cannot run."""
         from IPython.core.error import UsageError
 
         if line.strip():
             raise UsageError(f"%%{name} takes no arguments, got {line.strip()!r}")
+        shell: Any = self._shell
+        transformed = shell.transform_cell(cell)
+        if _in_event_loop() and shell.should_run_async(cell, transformed_cell=transformed):
+            function = name.removeprefix("accelsk.")
+            raise UsageError(
+                f"%%{name} cannot run a cell with await outside of a function; "
+                f"write `with accelsk.{function}():` in the cell instead"
+            )
+
+
+def _in_event_loop() -> bool:
+    """Whether an event loop runs in this thread, as in Jupyter, so that no cell can start one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _from_the_cell_on(trace: TracebackType | None) -> TracebackType | None:

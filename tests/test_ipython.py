@@ -190,6 +190,14 @@ def test_log_level_is_set(run):
     assert "UsageError: log_level must be one of" in out
 
 
+def test_await_works_where_no_loop_runs(run):
+    out, error = run(
+        "%%accelsk.profile\nimport asyncio\nawait asyncio.sleep(0.001)\nLine().fit(X, y)"
+    )
+    assert error is None
+    assert "Line.fit" in out
+
+
 @pytest.mark.parametrize("magic", ["profile", "line_profile"])
 def test_argument_that_a_magic_does_not_take(magic, run):
     out, _ = run(f"%%accelsk.{magic} --fast\npass")

@@ -113,9 +113,9 @@ def test_time_of_a_line_has_that_of_the_functions_it_calls(run):
         time.sleep(0.02)
         """
     )
-    assert 0.03 <= done.lines["wait()"].time < 0.06
-    assert 0.03 <= done.lines["time.sleep(0.03)"].time < 0.06
-    assert 0.02 <= done.lines["time.sleep(0.02)"].time < 0.05
+    assert 0.03 <= done.lines["time.sleep(0.03)"].time <= done.lines["wait()"].time
+    assert done.lines["time.sleep(0.02)"].time >= 0.02
+    assert done.lines["wait()"].time <= done.results.wall_time - 0.02
 
 
 def test_recursion_counts_time_once(run):
@@ -129,10 +129,12 @@ def test_recursion_counts_time_once(run):
         """
     )
     assert done.lines["time.sleep(0.004)"].hits == 6
-    assert 0.024 <= done.lines["time.sleep(0.004)"].time < 0.05
     assert done.lines["down(n - 1)"].hits == 5
-    assert 0.02 <= done.lines["down(n - 1)"].time < 0.05
-    assert done.lines["down(5)"].time < 0.06
+    sleeping, inner, outer = (
+        done.lines[text].time for text in ("time.sleep(0.004)", "down(n - 1)", "down(5)")
+    )
+    assert 0.024 <= sleeping <= outer <= done.results.wall_time
+    assert 0.02 <= inner <= outer - 0.004
 
 
 def test_statement_over_several_lines_counts_as_its_first(run):
@@ -186,10 +188,13 @@ def test_generator_is_timed_while_it_runs_only(run):
         """
     )
     assert done.lines["yield i"].hits == 3
-    assert done.lines["yield i"].time < 0.01
-    assert 0.03 <= done.lines["time.sleep(0.01)"].time < 0.055
-    assert 0.06 <= done.lines["time.sleep(0.02)"].time < 0.09
-    assert 0.03 <= done.lines["for i in numbers():"].time < 0.06
+    inside, yielding, outside, loop = (
+        done.lines[text].time
+        for text in ("time.sleep(0.01)", "yield i", "time.sleep(0.02)", "for i in numbers():")
+    )
+    assert 0.03 <= inside <= loop
+    assert 0.06 <= outside <= done.results.wall_time - loop
+    assert yielding < outside
 
 
 def test_generator_that_is_thrown_into_and_one_left_alone(run):
@@ -230,8 +235,10 @@ def test_tasks_that_take_turns(run):
     )
     assert done.lines["await asyncio.sleep(0.01)"].hits == 6
     assert done.lines["call()"].gpu_calls == 6
-    assert done.lines["await asyncio.sleep(0.01)"].time < 0.03
-    assert done.lines["asyncio.run(main())"].time >= 0.03
+    waiting, running = (
+        done.lines[text].time for text in ("await asyncio.sleep(0.01)", "asyncio.run(main())")
+    )
+    assert waiting <= running - 0.02  # of 0.03 in which neither runs
 
 
 def test_errors_leave_the_lines_of_the_callers_open(run):
@@ -249,10 +256,10 @@ def test_errors_leave_the_lines_of_the_callers_open(run):
         call()
         """
     )
-    assert 0.01 <= done.lines["outer()"].time < 0.02
+    assert 0.01 <= done.lines["outer()"].time <= done.results.wall_time - 0.02
     assert done.lines["raise KeyError"].hits == 1
     assert done.lines["call()"].gpu_calls == 1
-    assert 0.02 <= done.lines["time.sleep(0.02)"].time < 0.04
+    assert done.lines["time.sleep(0.02)"].time >= 0.02
 
 
 def test_error_ends_the_block_and_is_reported_on(capsys):
@@ -502,8 +509,9 @@ def test_generated_code_is_not_taken_for_the_string(monkeypatch):
     with line_profile("<string>", quiet=True) as results:
         exec(compile(source, "<string>", "exec", dont_inherit=True), {"__name__": "__main__"})
     hits = {number: stats.hits for number, stats in results.lines["<string>"].items()}
-    assert hits == {1: 1, 2: 1, 3: hits[3], 4: hits[4], 5: 1, 6: 1, 7: 1, 8: 1, 9: 2, 10: 1}
-    assert max(hits[3], hits[4]) <= 3  # Python goes to and fro between a class and its decorator
+    for line in (3, 4, 5):  # what becomes of a class differs from Python to Python
+        del hits[line]
+    assert hits == {1: 1, 2: 1, 6: 1, 7: 1, 8: 1, 9: 2, 10: 1}
 
 
 def test_nothing_is_watched_after_the_block(way):

@@ -43,6 +43,11 @@ with accelsk.profile() as results, accelsk.line_profile():
     "value": "results",
     "quiet": "%%accelsk.profile\nmodel.predict(X);",
     "error": "%%accelsk.profile\nmodel.predict(X)\nmodel.coef_[10]",
+    "await": "%%accelsk.profile\nimport asyncio\nawait asyncio.sleep(0.001)",
+    "await in a block": """\
+import asyncio
+with accelsk.profile():
+    await asyncio.sleep(0.001, model.predict(X));""",
     "workers": """\
 from joblib import Parallel, delayed
 with accelsk.profile(quiet=True) as results:
@@ -160,6 +165,12 @@ def test_error_shows_the_cell_and_no_machinery(outputs):
     assert len(set(re.findall(r"In\s?\[(\d+)\]", text))) == 1
     assert "accelsk/ipython.py" not in text
     assert len(_shown(outputs["error"])) == 1
+
+
+def test_await_is_for_a_with_block(outputs):
+    (advice,) = _of(outputs["await"], "stream")
+    assert "write `with accelsk.profile():` in the cell instead" in advice.text
+    assert "Ridge.predict" in _shown(outputs["await in a block"])[0]
 
 
 def test_calls_of_workers_are_seen(outputs):

@@ -6,11 +6,13 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -566,3 +568,24 @@ def test_html_names_no_colour_of_text_or_page(results):
         CPU_COLOUR,
         "color-mix(in srgb, currentColor 7%, transparent)",
     }
+
+
+_IMPORTED = """
+import accelsk, sys
+print(sorted(name for name in sys.modules if name.startswith("accelsk.profiling.")))
+print("accelsk.ipython" in sys.modules, "IPython" in sys.modules)
+"""
+
+
+def test_importing_accelsk_imports_what_profile_needs_and_no_more():
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    names = ["events", "profile", "report", "show"]
+    assert eval(done.stdout.splitlines()[0]) == [f"accelsk.profiling.{name}" for name in names]
+    assert done.stdout.splitlines()[1] == "False False"
