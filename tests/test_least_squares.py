@@ -287,6 +287,16 @@ def test_a_gram_matrix_larger_than_the_memory_limit_is_refused():
             linear_model.Ridge().fit(FEW, FEW_TARGETS)
 
 
+def test_what_holds_all_rows_leaves_larger_data_to_scikit_learn():
+    from accelsk.cluster import KMeans
+
+    with (
+        accelsk.config_context(device_memory_limit=ROWS.nbytes - 1),
+        pytest.raises(FallbackError, match="X takes more than device_memory_limit"),
+    ):
+        KMeans(2, n_init=1).fit(ROWS)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_many_columns_are_solved_on_the_device(name, monkeypatch):
     monkeypatch.setattr(_least_squares, "_ON_HOST", 3)
