@@ -30,8 +30,9 @@ from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
 from accelsk.device.transfer import is_device_array, on_host, to_host
+from accelsk.engines import repeats
 from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
-from accelsk.estimator import Accelerated, DeviceState
+from accelsk.estimator import SLOT, Accelerated, DeviceState
 from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
 from accelsk.introspection import overridden, replaced, validates_input
 from accelsk.profiling.events import Stopwatch, heard, report
@@ -249,7 +250,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     assert engine is not None
     assert call is not None
     anew = call.fits and not call.continues
-    outcome = engine.run(call, None if anew else estimator._accelsk_model(engine))
+    outcome = repeats.run(engine, call, None if anew else estimator._accelsk_model(engine))
     result = to_host(outcome.result) if call.on_host else outcome.result
     named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
     if named and not anew and call.takes_features and call.X.given:
@@ -346,24 +347,39 @@ def _failure(error: Exception) -> str:
     return f"the engine failed: {type(error).__name__}: {first_line}"
 
 
-def _goes_plainly(estimator: Accelerated, method: Method) -> bool:
-    """Whether a call has nowhere to go but to scikit-learn, and nobody would hear why.
+def _goes_plainly(estimator: Accelerated, method: Method, args: tuple, kwargs: dict) -> bool:
+    """Whether a call can only go to scikit-learn, and nobody would hear why.
 
-    This is what a call costs where there is no GPU, so it asks what is cheap to know only.
+    This is what a small call costs, so it asks what is cheap to know only.
     """
     config = current()
-    if config.device != "cpu":
-        if config.on_fallback != "log":
+    if config.device == "cpu" or _nothing_runs(estimator, method):
+        quiet = config.device == "cpu" or config.on_fallback == "log"
+        # without CuPy there is no argument to bring back, without a model no attribute
+        plain = "cupy" not in sys.modules and not estimator._accelsk_held()
+        return quiet and plain and not heard()
+    if config.device == "gpu" or kwargs or not args or residency.current_run() is not None:
+        return False
+    state = estimator.__dict__.get(SLOT) or DeviceState.restored.get(id(estimator))
+    if state is not None and (not state.fetched or fits(method.name)):
+        return False  # there are attributes to fetch first
+    return (
+        all(type(value) is np.ndarray for value in args)
+        and costs.is_known_to_be_sooner(estimator, method.owner, method.name, args[0])
+        and not heard()
+    )
+
+
+def _nothing_runs(estimator: Accelerated, method: Method) -> bool:
+    """Whether none of the engines can be used."""
+    for engine in estimator._accelsk_engines:
+        if method.name in engine.methods and engine.unusable() is None:
             return False
-        for engine in estimator._accelsk_engines:
-            if method.name in engine.methods and engine.unusable() is None:
-                return False
-    # without CuPy there is no argument to bring back, without a model no attribute
-    return "cupy" not in sys.modules and not estimator._accelsk_held() and not heard()
+    return True
 
 
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if _goes_plainly(estimator, method):
+    if _goes_plainly(estimator, method, args, kwargs):
         return method.run_original(estimator, args, kwargs)
     args, kwargs, like = adopted_arguments(args, kwargs)
     part = residency.claim(estimator, method.name)

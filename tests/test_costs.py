@@ -480,3 +480,77 @@ def test_a_class_of_anybody_elses_has_no_name():
     assert decision.name_of(generic(PlainKMeans)) is None
     names = {decision.name_of(cls) for cls in accelerated_classes().values()}
     assert "preprocessing.StandardScaler" in names
+
+
+def test_a_small_call_is_weighed_once(table, monkeypatch):
+    X, y = data(20)
+    AcceleratedLine().fit(X, y)
+    monkeypatch.setattr(decision, "_better_on_cpu", lambda *_: pytest.fail("it was weighed again"))
+    model = AcceleratedLine().fit(X, y)
+    assert model.coef_.shape == (2,)
+    with pytest.raises(pytest.fail.Exception):
+        model.fit(X[:10], y[:10])
+
+
+@pytest.mark.parametrize(
+    ("change", "weighed"),
+    [
+        ({}, False),
+        ({"X": "longer"}, True),
+        ({"X": "float32"}, True),
+        ({"clusters": 5}, True),
+        ({"table": Table()}, None),
+    ],
+)
+def test_a_call_is_known_by_all_that_matters_to_its_time(table, monkeypatch, change, weighed):
+    monkeypatch.setattr(decision, "WORK", {NAME: Work(letters={"k": ("clusters", 3.0)})})
+    line, engines = AcceleratedLine(), [engine_of(AcceleratedLine)]
+    X = data(20)[0]
+    assert weigh(line, AcceleratedLine, "fit", X, engines).on_cpu
+    if "clusters" in change:
+        line.clusters = change["clusters"]
+    X = {"longer": data(21)[0], "float32": X.astype(np.float32)}.get(change.get("X"), X)
+    if "table" in change:
+        monkeypatch.setattr(store, "_table", change["table"])
+    known = decision.is_known_to_be_sooner(line, AcceleratedLine, "fit", X)
+    assert known is (weighed is False)
+
+
+def test_what_depends_on_the_process_is_not_remembered(table, monkeypatch):
+    monkeypatch.setattr(startup, "_loaded", set())
+    monkeypatch.setattr(startup, "_compiled", set())
+    X = data(100_000)[0]
+    line, engines = AcceleratedLine(), [engine_of(AcceleratedLine)]
+    assert weigh(line, AcceleratedLine, "fit", X, engines).waits
+    assert not table.sooner_on_cpu
+
+
+def test_no_more_calls_are_remembered_than_there_is_a_use_for(table, monkeypatch):
+    monkeypatch.setattr(decision, "_MOST_REMEMBERED", 3)
+    line, engines = AcceleratedLine(), [engine_of(AcceleratedLine)]
+    for rows in range(1, 10):
+        weigh(line, AcceleratedLine, "fit", data(rows)[0], engines)
+        assert len(table.sooner_on_cpu) <= 3
+
+
+def test_a_row_after_another_is_predicted_by_scikit_learn(table):
+    model = on_gpu(20)
+    X = data(1)[0]
+    answers = [model.predict(X) for _ in range(4)]
+    assert engine_of(AcceleratedLine).counts["predict"] == 0
+    assert all(np.array_equal(answer, answers[0]) for answer in answers)
+    with accelsk.profile(quiet=True) as results:
+        model.predict(X)
+    assert results.method_calls["Line.predict"].cpu_calls == 1
+    model.coef_ = model.coef_ * 2  # one truth: what it answers by is what it shows
+    np.testing.assert_allclose(model.predict(X), 2 * answers[0])
+    with accelsk.config_context(device="gpu"):
+        assert ran_on_engine("predict", lambda: model.predict(X))
+
+
+def test_a_known_small_fit_takes_the_place_of_one_on_the_device(table):
+    X, y = data(20)
+    AcceleratedLine().fit(X, y)
+    model = on_gpu(20)
+    model.fit(X, 2 * y)
+    np.testing.assert_allclose(model.coef_, [2.0, 2.0])

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accelsk.costs.decision import Expected, expected, ran, weigh
+    from accelsk.costs.decision import Expected, expected, is_known_to_be_sooner, ran, weigh
 
-__all__ = ["Expected", "expected", "ran", "weigh"]
+__all__ = ["Expected", "expected", "is_known_to_be_sooner", "ran", "weigh"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Engine, fits
 from accelsk.estimator import SLOT, DeviceState
 
-__all__ = ["Expected", "expected", "name_of", "ran", "weigh"]
+__all__ = ["Expected", "expected", "is_known_to_be_sooner", "name_of", "ran", "weigh"]
 
 #: Fitted state that is on the host this soon is worth having there, for the calls to come.
 _CHEAP = 5e-3
@@ -151,6 +152,10 @@ def _download(table: Table, data: _Data) -> float:
     return n_bytes * table.speed.get("gpu bus", 0.0) / _ROUND_TRIP
 
 
+#: The work of a class that is not in the table.
+_ANY = Work()
+
+
 class _Model:
     """What the coefficients say of one method of one estimator, given its data."""
 
@@ -164,7 +169,7 @@ class _Model:
             return
         self.data = data
         self.estimator = estimator
-        self.work = WORK.get(name) or Work()
+        self.work = WORK.get(name) or _ANY
         self.sizes = letters(
             self.work,
             estimator,
@@ -249,7 +254,44 @@ def weigh(
     estimate = Expected(
         given.rows, given.columns, engine_name, model.cpu(), gpu, cpu_once, gpu_once
     )
-    return estimate._replace(on_cpu=_better_on_cpu(estimate, estimator, call))
+    on_cpu = _better_on_cpu(estimate, estimator, call)
+    if on_cpu and estimate.cpu <= gpu and not cpu_once and type(data) is np.ndarray:
+        _remember(model, owner, method, data)
+    return estimate._replace(on_cpu=on_cpu)
+
+
+#: So many calls are remembered; a program that makes more kinds of them has them weighed.
+_MOST_REMEMBERED = 1_000
+
+
+def _key(work: Work, owner: type, method: str, X: np.ndarray, estimator: Any) -> tuple:
+    own = estimator.__dict__
+    return owner, method, X.shape, X.dtype.char, *[own.get(name) for name in work.parameters]
+
+
+def _remember(model: _Model, owner: type, method: str, X: np.ndarray) -> None:
+    if model.work.by_training_rows(method):
+        return
+    known = model.table.sooner_on_cpu
+    if len(known) >= _MOST_REMEMBERED:
+        known.clear()
+    with suppress(TypeError):  # a hyperparameter that has no hash
+        known.add(_key(model.work, owner, method, X, model.estimator))
+
+
+def is_known_to_be_sooner(estimator: Any, owner: type, method: str, X: np.ndarray) -> bool:
+    """Whether `weigh` has said of such a call that the CPU is sooner, and always will be.
+
+    For calls that take so little time that weighing them again would be felt.
+    """
+    known = store.table().sooner_on_cpu
+    if not known:
+        return False
+    name = name_of(owner)
+    try:
+        return _key(WORK.get(name or "") or _ANY, owner, method, X, estimator) in known
+    except TypeError:
+        return False
 
 
 def _call(name: str, method: str) -> str:

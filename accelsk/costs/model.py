@@ -122,6 +122,8 @@ class Table:
         By method, such as ``"linear_model.Ridge.fit"``, and place.
     measured : dict
         Alike: rows, columns, measured seconds and expected ones. May be left out.
+    sooner_on_cpu : set
+        The calls that were found to be sooner on the CPU whatever the state of the process.
     """
 
     machine: dict[str, Any] = field(default_factory=dict)
@@ -129,6 +131,7 @@ class Table:
     load: dict[str, float] = field(default_factory=dict)
     curves: dict[str, dict[str, Curve]] = field(default_factory=dict)
     measured: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
+    sooner_on_cpu: set[Any] = field(default_factory=set, repr=False, compare=False)
 
     def of(self, name: str, method: str) -> dict[str, Curve] | None:
         """Return the curves of a method of the class `name` by place; None where there is none."""
@@ -159,7 +162,7 @@ class Table:
             name: {place: adapted(place, curve) for place, curve in places.items()}
             for name, places in self.curves.items()
         }
-        return replace(self, curves=curves)
+        return replace(self, curves=curves, sooner_on_cpu=set())
 
     def to_json(self) -> str:
         """Return the text of a file."""

@@ -21,6 +21,7 @@ k, t, i what the class says: clusters, neighbours, components; trees; repetition
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -74,6 +75,18 @@ class Work:
     letters: dict[str, Letter] = field(default_factory=dict)
     output: str = ""
     parallel: bool = False
+
+    @functools.cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The hyperparameters that matter."""
+        names = [name for name, _ in self.letters.values() if name is not None]
+        names += ["n_jobs", "max_depth"] * self.parallel
+        names += [name for name in ("eps", "degree") if self.letters and self.output]
+        return tuple(names)
+
+    def by_training_rows(self, method: str) -> bool:
+        """Whether the time of a method depends on the rows that the model was fitted on."""
+        return not method.startswith("fit") and any("m" in t or "l" in t for t in self.apply)
 
     def terms(self, method: str, *, on_cpu: bool) -> tuple[str, ...]:
         """Return the terms of `method`."""
