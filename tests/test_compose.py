@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from alike import device  # noqa: F401 - a fixture
 from comparison import assert_same, fitted, outcome_of
-from composites import OnCpu, data, moved, ours, up
+from composites import TRANSFORMERS, OnCpu, data, frame, moved, ours, up
 from device_double import DeviceArray
 from scipy import sparse
-from sklearn import compose as sk
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
@@ -20,8 +19,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
-    OneHotEncoder,
-    PolynomialFeatures,
     StandardScaler,
 )
 
@@ -31,48 +28,6 @@ import accelsk.pipeline
 import accelsk.preprocessing
 
 pd = pytest.importorskip("pandas")
-
-TRANSFORMERS = {
-    "numbers": ColumnTransformer(
-        [("s", StandardScaler(), ["c0", "c1"]), ("m", MinMaxScaler(), ["c2"])]
-    ),
-    "the rest passed through": ColumnTransformer(
-        [("s", StandardScaler(), ["c0", "c1"]), ("d", "drop", ["text"])], remainder="passthrough"
-    ),
-    "the rest scaled": ColumnTransformer(
-        [("p", "passthrough", ["c1"]), ("d", "drop", ["text"])], remainder=StandardScaler()
-    ),
-    "dense categories": ColumnTransformer(
-        [
-            ("o", OneHotEncoder(sparse_output=False), ["text", "whole"]),
-            ("s", make_pipeline(StandardScaler(), PolynomialFeatures(2)), ["c0", "c1"]),
-        ]
-    ),
-    "sparse categories": ColumnTransformer(
-        [("o", OneHotEncoder(), ["text", "whole"]), ("s", StandardScaler(), ["c0", "c1"])],
-        sparse_threshold=0,
-    ),
-    "sparse result": ColumnTransformer(
-        [("o", OneHotEncoder(), ["text", "whole"]), ("s", StandardScaler(), ["c0"])],
-        sparse_threshold=1.0,
-    ),
-    "the CPU among them": ColumnTransformer(
-        [("s", StandardScaler(), ["c0"]), ("c", OnCpu(), ["c1"]), ("m", MinMaxScaler(), ["c0"])],
-        transformer_weights={"s": 0.5, "c": 2.0},
-    ),
-    "chosen by a function": ColumnTransformer(
-        [("s", StandardScaler(), sk.make_column_selector(dtype_include=float))]
-    ),
-    "nothing": ColumnTransformer([("d", "drop", ["c0"])]),
-}
-
-
-def _frame(n=400):
-    X, y = data(n)
-    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
-    frame["text"] = np.array(["u", "v", "w"])[np.arange(n) % 3]
-    frame["whole"] = np.arange(n) % 5
-    return frame, y
 
 
 def _dense(value):
@@ -87,7 +42,7 @@ def _falling_back():
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_answers_are_scikit_learns(name):
-    X, _ = _frame()
+    X, _ = frame()
     plain = clone(TRANSFORMERS[name])
     transformer = ours(clone(plain))
     with accelsk.config_context(on_fallback="log"):
@@ -104,7 +59,7 @@ def test_answers_are_scikit_learns(name):
 
 @pytest.mark.parametrize("name", [name for name in TRANSFORMERS if name != "nothing"])
 def test_a_step_of_a_pipeline(name):
-    X, y = _frame()
+    X, y = frame()
     plain = make_pipeline(clone(TRANSFORMERS[name]), LogisticRegression(max_iter=1000))
     pipeline = ours(clone(plain))
     with accelsk.config_context(on_fallback="log"):
@@ -115,7 +70,7 @@ def test_a_step_of_a_pipeline(name):
 
 
 def test_blocks_are_joined_on_the_device():
-    X, y = _frame(3000)
+    X, y = frame(3000)
     plain = make_pipeline(clone(TRANSFORMERS["the rest passed through"]), Ridge())
     pipeline = ours(clone(plain))
     numbers = X.drop(columns="text").to_numpy(np.float64).nbytes
@@ -154,7 +109,7 @@ def test_what_is_on_the_cpu_gets_host_data(columns):
 
 
 def test_frames_of_set_output():
-    X, _ = _frame()
+    X, _ = frame()
     plain = clone(TRANSFORMERS["dense categories"]).set_output(transform="pandas")
     found = ours(clone(plain)).set_output(transform="pandas").fit_transform(X)
     pd.testing.assert_frame_equal(found, plain.fit_transform(X))
@@ -168,7 +123,7 @@ def test_frames_of_set_output():
 
 @pytest.mark.usefixtures("_falling_back")
 def test_errors_are_scikit_learns():
-    X, _ = _frame()
+    X, _ = frame()
     cases = [
         ColumnTransformer([("s", StandardScaler(), ["none"])]),
         ColumnTransformer([("s", StandardScaler(), "c0")]),
@@ -194,7 +149,7 @@ def test_functions_and_classes_are_accelsks():
     )
     assert type(transformer) is accelsk.compose.ColumnTransformer
     assert transformer.remainder == "passthrough"
-    X, _ = _frame()
+    X, _ = frame()
     transformer.fit(X[["c0", "c1"]])
     again = pickle.loads(pickle.dumps(transformer))
     assert type(again) is accelsk.compose.ColumnTransformer

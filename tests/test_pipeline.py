@@ -14,13 +14,12 @@ import pytest
 import sklearn
 from alike import device  # noqa: F401 - a fixture
 from comparison import assert_same, outcome_of
-from composites import OnCpu, data, moved, ours, up
+from composites import PIPELINES, OnCpu, answers, data, moved, ours, up
 from device_double import DeviceArray
 from sklearn import pipeline as sk
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -40,54 +39,6 @@ from accelsk.exceptions import Refusal
 
 ROOT = Path(__file__).parent.parent
 
-PIPELINES = {
-    "all": make_pipeline(StandardScaler(), MinMaxScaler(), LogisticRegression()),
-    "first on the CPU": make_pipeline(OnCpu(), StandardScaler(), LogisticRegression()),
-    "last on the CPU": make_pipeline(StandardScaler(), MinMaxScaler(), GaussianNB()).set_params(
-        gaussiannb=KMeans(3, n_init=1, random_state=0)
-    ),
-    "on the CPU between": make_pipeline(
-        StandardScaler(), OnCpu(), MinMaxScaler(), LogisticRegression()
-    ),
-    "nested": make_pipeline(
-        make_pipeline(StandardScaler(), PolynomialFeatures(2)),
-        make_pipeline(MinMaxScaler(), make_pipeline(LogisticRegression())),
-    ),
-    "nested with the CPU": make_pipeline(
-        make_pipeline(StandardScaler(), OnCpu()), MinMaxScaler(), LogisticRegression()
-    ),
-    "passed through": make_pipeline(
-        StandardScaler(), "passthrough", None, MinMaxScaler(), LogisticRegression()
-    ),
-    "union": make_pipeline(
-        StandardScaler(), make_union(MinMaxScaler(), PolynomialFeatures(2)), LogisticRegression()
-    ),
-    "union with the CPU": make_pipeline(
-        make_union(MinMaxScaler(), OnCpu(), StandardScaler()), LogisticRegression()
-    ),
-    "union of pipelines": make_pipeline(
-        make_union(make_pipeline(StandardScaler(), MinMaxScaler()), "passthrough", "drop"),
-        LogisticRegression(),
-    ),
-    "regression": make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()),
-}
-
-METHODS = (
-    "predict",
-    "predict_proba",
-    "predict_log_proba",
-    "decision_function",
-    "transform",
-    "score",
-)
-
-
-def _answers(pipeline, X, y):
-    for method in METHODS:
-        if hasattr(pipeline, method):
-            arguments = (X, y) if method == "score" else (X,)
-            yield method, getattr(pipeline, method)(*arguments)
-
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", PIPELINES)
@@ -98,8 +49,8 @@ def test_every_method_answers_as_scikit_learns(name, dtype):
         pipeline = ours(plain)
         assert pipeline.fit(X, y) is pipeline
         plain.fit(X, y)
-        expected = dict(_answers(plain, X, y))
-        found = dict(_answers(pipeline, X, y))
+        expected = dict(answers(plain, X, y))
+        found = dict(answers(pipeline, X, y))
     assert found.keys() == expected.keys()
     for method, value in expected.items():
         assert_same(found[method], value, method, 2e-3 if dtype == np.float32 else 1e-6)
@@ -111,7 +62,7 @@ def test_data_on_the_device_stay_there(name):
     with accelsk.config_context(on_fallback="log"):
         pipeline, plain = ours(clone(PIPELINES[name])), clone(PIPELINES[name]).fit(X, y)
         pipeline.fit(up(X), up(y))
-        for method, expected in _answers(plain, X, y):
+        for method, expected in answers(plain, X, y):
             arguments = (up(X), up(y)) if method == "score" else (up(X),)
             found = getattr(pipeline, method)(*arguments)
             if isinstance(expected, np.ndarray):
