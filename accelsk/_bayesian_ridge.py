@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import _bayes
 
-from accelsk._linear_moments import LONG, QUIET, Solved, Warned, few_features
+from accelsk._linear_moments import LONG, QUIET, Problem, Solved, Warned, few_features
 from accelsk._sklearn import VERSION
 from accelsk.algorithms.bayesian_ridge import Prior, posterior
 from accelsk.algorithms.moments import Moments
@@ -104,17 +104,18 @@ class BayesianRidgeOnMoments(_Bayesian):
         refuse("lambda_init=0", lambda call: call.parameters["lambda_init"] == 0),
     )
 
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
-        parameters = call.parameters
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
+        parameters, found = call.parameters, problem.found
         eigenvalues, vectors = np.linalg.eigh(found.gram)
         eigenvalues = eigenvalues.clip(0)
         alpha, lambda_ = parameters["alpha_init"], parameters["lambda_init"]
         result = posterior(
             found,
+            problem.residuals,
             eigenvalues,
             vectors,
             self.prior(call),
-            self.first_alpha(centred) if alpha is None else float(alpha),
+            self.first_alpha(problem.centred) if alpha is None else float(alpha),
             1.0 if lambda_ is None else float(lambda_),
             parameters["max_iter"],
             parameters["tol"],
@@ -141,10 +142,12 @@ class ARDOnMoments(_Bayesian):
     def used(self, fitted: Any) -> np.ndarray:
         return fitted.lambda_ < fitted.threshold_lambda
 
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
         names = ("threshold_lambda", "max_iter", "tol", "compute_score")
         options = [call.parameters[name] for name in names]
-        result = relevance(found, self.prior(call), self.first_alpha(centred), *options)
+        found, centred, residuals = problem
+        alpha = self.first_alpha(centred)
+        result = relevance(found, residuals, self.prior(call), alpha, *options)
         return {
             "coef_": result.coef,
             "alpha_": result.alpha,

@@ -10,17 +10,15 @@ from sklearn.linear_model._least_angle import lars_path_gram
 from accelsk._linear_moments import (
     LONG,
     QUIET,
+    Problem,
     Solved,
     Warned,
     few_features,
 )
-from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.algorithms.moments import Moments
 from accelsk.engines.base import Call, Rule, only, refuse
 
 __all__ = ["LarsOnMoments", "LassoLarsICOnMoments"]
-
-#: What is left of the squares of the target, at least, for its digits to be there.
-_LEAST_RESIDUAL = 1e-6
 
 
 class _OnPath(Solved):
@@ -60,8 +58,9 @@ class LarsOnMoments(_OnPath):
         refuse("Xy is given", lambda call: call.arguments["Xy"] is not None),
     )
 
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
         parameters, whole = call.parameters, call.parameters["fit_path"]
+        found = problem.found
         steps = parameters["n_nonzero_coefs" if "n_nonzero_coefs" in parameters else "max_iter"]
         options = {
             "max_iter": steps,
@@ -99,22 +98,19 @@ class LassoLarsICOnMoments(_OnPath):
         refuse("noise_variance=0", lambda call: call.parameters["noise_variance"] == 0),
     )
 
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
-        parameters = call.parameters
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
+        parameters, found = call.parameters, problem.found
         alphas, _, coefs, n_iter = self.path(
             call, found, 0, warned, max_iter=parameters["max_iter"], alpha_min=0.0, method="lasso"
         )
         n_samples, n_features = found.n_samples, len(found.gram)
-        squares = found.YY[0]
-        explained = 2 * found.XY[:, 0] @ coefs - (coefs * (found.gram @ coefs)).sum(axis=0)
-        noise = parameters["noise_variance"]
+        left, noise = problem.residuals(coefs), parameters["noise_variance"]
         if noise is None:
-            solution = np.linalg.solve(found.gram, found.XY[:, 0])
-            rest = squares - found.XY[:, 0] @ solution
-            noise = rest / (n_samples - n_features - parameters["fit_intercept"])
-        left = squares - explained
-        if not (left > _LEAST_RESIDUAL * squares).all():
-            raise DigitsLost("the errors drown in rounding")
+            base, along = problem.residuals.base, problem.residuals.along
+            solution = base + np.linalg.solve(found.gram, along)
+            noise = problem.residuals(solution) / (
+                n_samples - n_features - parameters["fit_intercept"]
+            )
         freedom = (np.abs(coefs) > np.finfo(coefs.dtype).eps).sum(axis=0)
         factor = 2 if parameters["criterion"] == "aic" else np.log(n_samples)
         criterion = n_samples * np.log(2 * np.pi * noise) + left / noise + factor * freedom

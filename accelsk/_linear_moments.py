@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
 
 from accelsk._fitted_types import as_in_sklearn
 from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.algorithms.residuals import Residuals, nearby
+from accelsk.device.transfer import to_device
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, refuse
-from accelsk.engines.moments import MomentsEngine, moments, on_device
+from accelsk.engines.moments import Block, MomentsEngine, blocks, moments, on_device
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
@@ -27,8 +29,10 @@ __all__ = [
     "SPLITTER",
     "SPLITTER_PARAMETERS",
     "LinearOnMoments",
+    "Problem",
     "Solved",
     "Warned",
+    "error_rows",
     "few_features",
     "intercept_of",
     "of_model",
@@ -170,24 +174,65 @@ class LinearOnMoments(MomentsEngine):
         return lambda X: X @ model.coef_.T + model.intercept_
 
 
+class Problem(NamedTuple):
+    """What there is to solve, on the host.
+
+    Attributes
+    ----------
+    found : Moments
+        About zero where there is no intercept.
+    centred : Moments
+        The same, always about the mean.
+    residuals : Residuals
+        For one target.
+    """
+
+    found: Moments
+    centred: Moments
+    residuals: Residuals
+
+
+def error_rows(call: Call, found: Moments, base: np.ndarray) -> Iterator[Block]:
+    """Yield the rows of the call with the errors of coefficients in the place of ``y``."""
+    X_mean, Y_mean, coef = to_device(found.X_mean), to_device(found.Y_mean), to_device(base)
+    for X, Y, weight in blocks(call):
+        yield Block(X, Y - Y_mean - (X - X_mean) @ coef, weight)
+
+
 class Solved(LinearOnMoments, abc.ABC):
-    """One pass for the moments, then a solution on the host."""
+    """One pass for the moments, then a solution on the host.
+
+    Where it fits so well that its errors drown in rounding, another pass is for those.
+    """
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        centred, warned = moments(call), Warned()
+        centred = moments(call)
         found = centred if call.parameters["fit_intercept"] else centred.about_zero()
+        problem = Problem(found, centred, Residuals.plain(found))
         try:
-            attributes = self.solve(call, found, centred, warned)
+            try:
+                return self._solved(call, problem)
+            except DigitsLost:
+                return self._solved(call, problem._replace(residuals=self._closer(call, found)))
         except DigitsLost as error:
             raise Refusal(str(error)) from error
-        return self.finished(call, found, attributes, warned, **self.example(call))
+
+    @staticmethod
+    def _closer(call: Call, found: Moments) -> Residuals:
+        base = nearby(found)
+        errors = moments(call, rows=partial(error_rows, call, found, base))
+        if not call.parameters["fit_intercept"]:
+            errors = errors.about_zero()
+        return Residuals.about(found, base[:, 0], errors)
+
+    def _solved(self, call: Call, problem: Problem) -> Outcome:
+        warned = Warned()
+        attributes = self.solve(call, problem, warned)
+        return self.finished(call, problem.found, attributes, warned, **self.example(call))
 
     @abc.abstractmethod
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
-        """Return the fitted attributes but for the intercept, from moments on the host.
-
-        `found` are about zero where there is no intercept, `centred` never.
-        """
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
+        """Return the fitted attributes but for the intercept."""
 
     def example(self, call: Call) -> dict[str, Any]:
         """Return what `finished` takes."""

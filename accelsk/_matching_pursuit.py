@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model._omp import orthogonal_mp_gram
 
+from accelsk._folds import Folded
 from accelsk._linear_moments import (
     LONG,
     QUIET,
@@ -14,13 +15,12 @@ from accelsk._linear_moments import (
     SPLITTER,
     SPLITTER_PARAMETERS,
     LinearOnMoments,
+    Problem,
     Solved,
     Warned,
     few_features,
 )
-from accelsk._path_cv import fold_moments, splits_of
-from accelsk.algorithms.moments import DigitsLost, Moments
-from accelsk.algorithms.path_cv import held_out_errors
+from accelsk.algorithms.moments import Moments
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.exceptions import Invalid, Refusal
 
@@ -46,12 +46,13 @@ class MatchingPursuitOnMoments(Solved):
         chosen = call.parameters["n_nonzero_coefs"]
         return {"n_nonzero_coefs": None if chosen is None else type(chosen)(1)}
 
-    def solve(self, call: Call, found: Moments, centred: Moments, warned: Warned) -> dict[str, Any]:
+    def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
+        found = problem.found
         tol, chosen = call.parameters["tol"], call.parameters["n_nonzero_coefs"]
         if tol is not None:
             chosen = None
             if not (tol > _LEAST_RESIDUAL * found.YY).all():
-                raise DigitsLost("tol is near the rounding of the sums of squares")
+                raise Refusal("tol is near the rounding of the sums of squares")
         elif chosen is None:
             chosen = max(int(0.1 * len(found.gram)), 1)
         with warned.listening():
@@ -81,11 +82,8 @@ class MatchingPursuitCVOnMoments(LinearOnMoments):
     )
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        total, train, test = fold_moments(call, splits_of(call))
-        found, warned = total, Warned()
-        if not call.parameters["fit_intercept"]:
-            found, train = total.about_zero(), [part.about_zero() for part in train]
-        d = len(found.gram)
+        folded, warned = Folded(call), Warned()
+        d = call.X.shape[1]
         most = call.parameters["max_iter"] or min(max(int(0.1 * d), 5), d)
         if most > d:
             raise Refusal(Invalid("max_iter is above the number of features"))
@@ -95,16 +93,10 @@ class MatchingPursuitCVOnMoments(LinearOnMoments):
                 moments.gram, Xy=moments.XY[:, 0], n_nonzero_coefs=steps, **options
             )
 
-        try:
-            with warned.listening():
-                errors = [
-                    held_out_errors(one, other, pursued(one, most, return_path=True).reshape(d, -1))
-                    for one, other in zip(train, test, strict=True)
-                ]
-                best = np.mean(errors, axis=0).argmin() + 1
-                coef, n_iter = pursued(found, int(best), return_n_iter=True)
-        except DigitsLost as error:
-            raise Refusal(str(error)) from error
+        with warned.listening():
+            paths = [pursued(part, most, return_path=True).reshape(d, -1) for part in folded.train]
+            best = np.mean(folded.errors(paths), axis=0).argmin() + 1
+            coef, n_iter = pursued(folded.found, int(best), return_n_iter=True)
         warned.refuse_any("the pursuit ends early, as rounding decides")
         attributes = {"coef_": coef, "n_iter_": n_iter, "n_nonzero_coefs_": best}
-        return self.finished(call, found, attributes, warned)
+        return self.finished(call, folded.found, attributes, warned)

@@ -7,9 +7,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from accelsk._folds import Folded
 from accelsk._linear_moments import (
     LONG,
     QUIET,
@@ -22,58 +22,15 @@ from accelsk._linear_moments import (
     real_numbers,
 )
 from accelsk._sklearn import alpha_grid
-from accelsk.algorithms.folds import MOST_GROUPS, FoldMoments, Folds, consecutive, folds_of
-from accelsk.algorithms.moments import DigitsLost, Moments
-from accelsk.algorithms.path_cv import descend, held_out_errors
-from accelsk.device.transfer import is_device_array
+from accelsk.algorithms.moments import Moments
+from accelsk.algorithms.path_cv import descend
 from accelsk.engines.base import Call, Outcome, only, refuse
-from accelsk.engines.moments import LARGEST_LOSS, blocks, check, limits
-from accelsk.exceptions import Invalid, Refusal
+from accelsk.exceptions import Refusal
 
-__all__ = ["PathCVOnMoments", "fold_moments", "splits_of"]
+__all__ = ["PathCVOnMoments"]
 
 #: Rounding above this share of the L1 penalty is felt in the coefficients.
 _MOST_ROUNDING = 1e-5
-
-
-def splits_of(call: Call) -> Folds:
-    """Return the folds that the splitter of the call makes of its rows."""
-    X, y, n_samples = call.X.value, call.y.value, call.X.shape[0]
-    if is_device_array(X):
-        X, y = np.broadcast_to(np.float64(0), call.X.shape), np.broadcast_to(0.0, n_samples)
-    try:
-        cv = check_cv(call.parameters["cv"])
-        if type(cv) is KFold and not cv.shuffle and cv.n_splits <= min(n_samples, MOST_GROUPS):
-            return consecutive(n_samples, cv.n_splits)
-        splits = list(cv.split(X, y))
-    except Exception as error:
-        raise Refusal(Invalid(f"the splitter fails ({type(error).__name__})")) from error
-    folds = folds_of(splits, n_samples)
-    if folds is None:
-        raise Refusal("the folds overlap in too many ways, or have a row twice")
-    return folds
-
-
-def fold_moments(call: Call, folds: Folds) -> tuple[Moments, list[Moments], list[Moments]]:
-    """Return moments of all rows, and of the training and test rows of each fold; on the host."""
-    import cupy
-
-    chunk = limits(call.X.shape[1])[1]
-
-    def over_rows(shifts: Any = None) -> FoldMoments:
-        sums = FoldMoments(folds, cupy, chunk, shifts)
-        for block in blocks(call):
-            sums.add(*block)
-        return sums
-
-    sums = over_rows()
-    parts = sums.parts()
-    if not float(cupy.stack([part.loss for part in parts]).max()) <= LARGEST_LOSS:
-        parts = over_rows([(part.X_mean, part.Y_mean) for part in parts]).parts()
-    total, train, test = sums.result(parts)
-    for found in (total, *train, *test):
-        check(found)
-    return total, train, test
 
 
 def _n_alphas(parameters: dict[str, Any]) -> int | None:
@@ -131,17 +88,14 @@ class PathCVOnMoments(LinearOnMoments):
     )
 
     def fit(self, call: Call, X: Any) -> Outcome:
-        folds = splits_of(call)
-        total, train, test = fold_moments(call, folds)
-        found, warned = total, Warned()
-        if not call.parameters["fit_intercept"]:
-            found, train = total.about_zero(), [part.about_zero() for part in train]
+        folded, warned = Folded(call), Warned()
+        found = folded.found
         ratios = np.atleast_1d(call.parameters.get("l1_ratio", 1))
         grids = [self._grid(call, found, ratio) for ratio in ratios]
         smallest = min(r * grid.min() for r, grid in zip(ratios, grids, strict=True))
         self._check_rounding(found, smallest)
         with warned.listening():
-            errors = self._errors(call, train, test, ratios, grids)
+            errors = self._errors(call, folded, ratios, grids)
             attributes = self._best(call, errors, ratios, grids)
             ratio, alpha = attributes.pop("l1_ratio"), attributes["alpha_"]
             path = descend(found, [alpha], l1_ratio=ratio, **self._descent(call))
@@ -153,7 +107,7 @@ class PathCVOnMoments(LinearOnMoments):
         }
         if "l1_ratio" in call.parameters:
             attributes["l1_ratio_"] = ratio
-        example = self._example(call, len(ratios), len(train))
+        example = self._example(call, len(ratios), len(folded.train))
         return self.finished(call, found, attributes, warned, **example)
 
     @staticmethod
@@ -173,30 +127,17 @@ class PathCVOnMoments(LinearOnMoments):
         return chosen
 
     def _errors(
-        self,
-        call: Call,
-        train: Sequence[Moments],
-        test: Sequence[Moments],
-        ratios: np.ndarray,
-        grids: Sequence[np.ndarray],
+        self, call: Call, folded: Folded, ratios: np.ndarray, grids: Sequence[np.ndarray]
     ) -> np.ndarray:
         """Return mean squared errors of shape (n_ratios, n_folds, n_alphas)."""
         options = self._descent(call)
-
-        def one(ratio: float, grid: np.ndarray, fold: int) -> np.ndarray:
-            path = descend(train[fold], grid, l1_ratio=ratio, **options)
-            return held_out_errors(train[fold], test[fold], path.coefs)
-
-        jobs = (
-            delayed(one)(ratio, grid, fold)
+        paths = Parallel(n_jobs=call.parameters["n_jobs"], prefer="threads")(
+            delayed(descend)(train, grid, l1_ratio=ratio, **options)
             for ratio, grid in zip(ratios, grids, strict=True)
-            for fold in range(len(train))
+            for train in folded.train
         )
-        try:
-            errors = Parallel(n_jobs=call.parameters["n_jobs"], prefer="threads")(jobs)
-        except DigitsLost as error:
-            raise Refusal(str(error)) from error
-        return np.reshape(errors, (len(ratios), len(train), -1))
+        errors = folded.errors([path.coefs for path in paths])
+        return np.reshape(errors, (len(ratios), len(folded.train), -1))
 
     @staticmethod
     def _best(

@@ -253,13 +253,34 @@ def test_labels_and_dtypes_of_classifiers_are_scikit_learns(name):
     assert_alike("RidgeClassifier", rows, labels, solver="svd", alpha=3)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("noise", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("BayesianRidge", {"compute_score": True}),
+        ("ARDRegression", {}),
+        ("LassoLarsIC", {}),
+        ("LassoCV", {"alphas": [1.0, 1e-1, 1e-3]}),
+        ("OrthogonalMatchingPursuitCV", {}),
+    ],
+)
+def test_errors_have_their_digits_where_next_to_nothing_is_left(
+    name, parameters, noise, fit_intercept
+):
+    target = X @ np.arange(1.0, 7.0) + noise * RNG.randn(len(X))
+    options = {"fit_intercept": fit_intercept, **parameters}
+    assert_alike(name, X, target, 1e-6, STEPS, **options)
+
+
 NEARLY = np.c_[X, X[:, 0] * (1 + 1e-9 * RNG.randn(len(X)))]
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "target", "reason"),
     [
-        ("BayesianRidge", X, X @ np.arange(6.0), "drown in rounding"),
+        ("BayesianRidge", X, X @ np.arange(6.0), "rounding"),
+        ("ARDRegression", X, X @ np.arange(6.0), "rounding"),
         ("LassoLarsIC", X, X @ np.arange(6.0), "rounding"),
         ("Lars", NEARLY, y, "nearly collinear"),
         ("OrthogonalMatchingPursuit", X, np.zeros(len(X)), "rounding decides"),
@@ -312,5 +333,5 @@ def test_a_large_offset_costs_no_digits(name):
 def test_rows_that_do_not_fit_at_once_are_streamed(name):
     rows, labels, *_ = classification()
     target = labels if "Classifier" in name else y
-    with accelsk.config_context(device_memory_limit=4000):
+    with accelsk.config_context(device_memory_limit=6000):
         assert_alike(name, rows, target, **tolerated(name))

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.algorithms.moments import Moments
+from accelsk.algorithms.residuals import Residuals
 
-__all__ = ["LEAST_RESIDUAL", "Posterior", "Prior", "evidence", "posterior"]
-
-#: What is left of the squares of the target, at least, for its digits to be there.
-LEAST_RESIDUAL = 1e-6
+__all__ = ["Posterior", "Prior", "evidence", "posterior"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,7 @@ def evidence(
 
 def posterior(
     moments: Moments,
+    residuals: Residuals,
     eigenvalues: np.ndarray,
     vectors: np.ndarray,
     prior: Prior,
@@ -98,6 +97,7 @@ def posterior(
     ----------
     moments : Moments
         Of one target, on the host; about zero where there is no intercept.
+    residuals : Residuals
     eigenvalues : ndarray of shape (n_features,)
         Of the Gram matrix, none of them negative.
     vectors : ndarray of shape (n_features, n_features)
@@ -116,18 +116,14 @@ def posterior(
     DigitsLost
         Where the coefficients fit so well that the errors drown in rounding.
     """
-    along = vectors.T @ moments.XY[:, 0]
-    squares = float(moments.YY[0])
+    base, along = vectors.T @ residuals.base, vectors.T @ residuals.along
     scores: list[float] = []
     least = math.inf
 
     def solved() -> tuple[np.ndarray, float]:
         ratio = lambda_ / alpha
-        within = along / (eigenvalues + ratio)
-        residual = squares - float((within * within) @ (eigenvalues + 2 * ratio))
-        if not residual > LEAST_RESIDUAL * squares:
-            raise DigitsLost("the errors drown in rounding")
-        return vectors @ within, residual
+        coef = residuals.base + vectors @ ((along - ratio * base) / (eigenvalues + ratio))
+        return coef, float(residuals(coef))
 
     def score(coef: np.ndarray, residual: float) -> None:
         if scored:

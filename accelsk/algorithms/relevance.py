@@ -9,8 +9,9 @@ import numpy as np
 from scipy.linalg import pinvh
 from sklearn.utils.extmath import fast_logdet
 
-from accelsk.algorithms.bayesian_ridge import LEAST_RESIDUAL, Prior
-from accelsk.algorithms.moments import DigitsLost, Moments
+from accelsk.algorithms.bayesian_ridge import Prior
+from accelsk.algorithms.moments import Moments
+from accelsk.algorithms.residuals import Residuals
 
 __all__ = ["Relevance", "relevance"]
 
@@ -42,6 +43,7 @@ class Relevance(NamedTuple):
 
 def relevance(
     moments: Moments,
+    residuals: Residuals,
     prior: Prior,
     alpha: float,
     threshold: float,
@@ -55,6 +57,7 @@ def relevance(
     ----------
     moments : Moments
         Of one target, on the host; about zero where there is no intercept.
+    residuals : Residuals
     prior : Prior
     alpha : float
         Where the precision of the noise starts.
@@ -71,7 +74,7 @@ def relevance(
     DigitsLost
         Where the coefficients fit so well that the errors drown in rounding.
     """
-    gram, along, squares = moments.gram, moments.XY[:, 0], float(moments.YY[0])
+    gram, along = moments.gram, moments.XY[:, 0]
     coef, lambda_ = np.zeros(len(gram)), np.ones(len(gram))
     kept = np.ones(len(gram), bool)
     scores: list[float] = []
@@ -92,9 +95,7 @@ def relevance(
     before: Any = None
     for n_iter in range(1, max_iter + 1):  # noqa: B007 - it is the result
         covariance = solved()
-        residual = squares - float(coef @ (2 * along - gram @ coef))
-        if not residual > LEAST_RESIDUAL * squares:
-            raise DigitsLost("the errors drown in rounding")
+        residual = float(residuals(coef))
         certain = 1.0 - lambda_[kept] * np.diag(covariance)
         lambda_[kept] = (certain + 2 * prior.lambda_1) / (coef[kept] ** 2 + 2 * prior.lambda_2)
         alpha = (moments.n_samples - certain.sum() + 2 * prior.alpha_1) / (
