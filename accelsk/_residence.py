@@ -118,7 +118,7 @@ class _Splitter:
             splits.append(split)
             yield split
         if isinstance(X, Resident) and X.rows is None:
-            self._session.learn(splits, len(X))
+            X.source.folds = self._session.learn(splits, len(X))
 
     def get_n_splits(self, X: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> int:
         return self._splitter.get_n_splits(to_host(X), to_host(y), *args, **kwargs)

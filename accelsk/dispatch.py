@@ -29,7 +29,7 @@ from accelsk.device.errors import poisons_context
 from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.probe import disable
-from accelsk.device.transfer import is_device_array, on_host, to_host
+from accelsk.device.transfer import is_device_array, on_host, settle, to_host
 from accelsk.engines import repeats
 from accelsk.engines.base import Call, Engine, OpenCall, Outcome, bind, fits
 from accelsk.estimator import SLOT, Accelerated, DeviceState
@@ -379,10 +379,13 @@ def _nothing_runs(estimator: Accelerated, method: Method) -> bool:
 
 
 def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[str, Any]) -> Any:
-    if _goes_plainly(estimator, method, args, kwargs):
-        return method.run_original(estimator, args, kwargs)
-    args, kwargs, like = adopted_arguments(args, kwargs)
     part = residency.claim(estimator, method.name)
+    if _goes_plainly(estimator, method, args, kwargs):
+        if part is None:
+            return method.run_original(estimator, args, kwargs)
+        with residency.entered(None):
+            return method.run_original(estimator, args, kwargs)
+    args, kwargs, like = adopted_arguments(args, kwargs)
     if part is not None:
         args, kwargs = part.prepared(args, kwargs)
     watch, chosen = Stopwatch(), Plan(method.qualname, None, None)
@@ -398,6 +401,8 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
                 result = _fall_back(chosen, estimator, method, args, kwargs, part)
             elif part is not None:
                 result = part.delivered(result)
+            if is_device_array(result) and heard():
+                settle()  # or the next call would be told to have taken the time
     except BaseException as error:
         report(watch.event(chosen.name, None, chosen.reasons, error))
         raise

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections import Counter
 
 import device_double
 import numpy as np
@@ -15,6 +16,7 @@ import sklearn.model_selection as theirs
 from engine import GENERIC, engine_of
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score, make_scorer, mean_absolute_error
 from sklearn.neighbors import KNeighborsClassifier
@@ -23,12 +25,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import accelsk
+import accelsk.decomposition
 import accelsk.linear_model
 import accelsk.model_selection as ours
+import accelsk.pipeline
+import accelsk.preprocessing
 from accelsk._search import Search
 from accelsk.data import describe
 from accelsk.device import traffic
 from accelsk.device.resident import Resident, Session, Source, remembered
+from accelsk.engines import repeats
 
 
 @pytest.fixture(autouse=True)
@@ -486,7 +492,7 @@ def test_an_estimator_that_writes_into_its_data_gets_its_own(X):
     np.testing.assert_allclose(
         found, theirs.cross_val_score(StandardScaler(copy=False), X, scoring=score)
     )
-    assert (X == before).all()
+    assert (before == X).all()
 
 
 def test_the_cpu_is_used_where_it_is_asked_for(X, y):
@@ -548,6 +554,63 @@ def test_the_data_go_up_once(X, y):
     indices = 8 * len(X) * 5  # of the rows of each fold and of its complement, at most
     models = 200 * 26
     assert X.nbytes + y.nbytes <= uploaded < X.nbytes + y.nbytes + indices + models
+
+
+def _pipelines():
+    yield accelsk.pipeline.make_pipeline(
+        accelsk.preprocessing.StandardScaler(),
+        accelsk.decomposition.PCA(),
+        accelsk.linear_model.LogisticRegression(),
+    )
+    yield make_pipeline(StandardScaler(), PCA(), LogisticRegression())
+
+
+def test_candidates_share_the_steps_that_they_have_in_common(X, codes, monkeypatch):
+    ran = Counter()
+    original = repeats._first
+
+    def counted(session, key, engine, call, model):
+        ran[f"{call.original.__name__}.{call.method}"] += 1
+        return original(session, key, engine, call, model)
+
+    monkeypatch.setattr(repeats, "_first", counted)
+    grid = {"pca__n_components": [1, 3], "logisticregression__C": [0.1, 1.0, 10.0]}
+    found, expected = (
+        module.GridSearchCV(pipeline, grid, cv=3, return_train_score=True).fit(X, codes)
+        for module, pipeline in zip((ours, theirs), _pipelines(), strict=True)
+    )
+    for name in ("mean_test_score", "mean_train_score"):
+        np.testing.assert_allclose(found.cv_results_[name], expected.cv_results_[name])
+    assert ran["StandardScaler.fit_transform"] == 3 + 1
+    assert ran["PCA.fit_transform"] == 6 + 1
+    scaler, plain = (search.best_estimator_[0] for search in (found, expected))
+    np.testing.assert_allclose(scaler.mean_, plain.mean_)
+    assert scaler.n_samples_seen_ == plain.n_samples_seen_
+
+
+def test_what_is_kept_has_a_limit(X, codes, monkeypatch):
+    ran = []
+    original = repeats._first
+    monkeypatch.setattr(repeats, "_first", lambda *args: ran.append(1) or original(*args))
+    pipeline, plain = _pipelines()
+    grid = {"logisticregression__C": [0.1, 1.0]}
+    with accelsk.config_context(device_memory_limit=5 * X.nbytes):
+        found = ours.GridSearchCV(pipeline, grid, cv=3).fit(X, codes)
+    assert len(ran) == 3 * 2 + 1  # what the scaler makes is too much already
+    expected = theirs.GridSearchCV(plain, grid, cv=3).fit(X, codes)
+    np.testing.assert_allclose(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+    )
+
+
+def test_models_that_candidates_share_are_each_their_own(X, codes):
+    pipeline, _ = _pipelines()
+    result = ours.GridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0]}, cv=3).fit(X, codes)
+    again = clone(result.best_estimator_).fit(X, codes)
+    scaler = result.best_estimator_[0]
+    scaler.mean_ = scaler.mean_ + 1
+    assert (scaler.mean_ != again[0].mean_).all()
+    assert not np.allclose(result.predict(X), again.predict(X))
 
 
 def test_moments_of_a_fold_are_computed_once(X, y, monkeypatch):
@@ -625,7 +688,7 @@ def test_what_leaves_a_fold_out_is_made_up_of_the_others(X):
 
     whole = _resident(X)
     splits = list(theirs.KFold(3, shuffle=True, random_state=0).split(X))
-    whole.source.session.learn(splits, len(X))
+    whole.source.folds = whole.source.session.learn(splits, len(X))
     for train, _ in splits:
         found = remembered("total", [whole[train]], total, lambda a, b: a + b)
         assert found == pytest.approx(X[train].sum())
@@ -638,5 +701,4 @@ def test_what_leaves_a_fold_out_is_made_up_of_the_others(X):
 )
 def test_folds_that_overlap_are_not_taken_apart(splitter, X):
     session = Session()
-    session.learn(list(splitter.split(X)), len(X))
-    assert not session.parts(None)
+    assert session.learn(list(splitter.split(X)), len(X)) == ()

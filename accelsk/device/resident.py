@@ -54,7 +54,7 @@ class Session:
         self._by_identity: dict[int, tuple[np.ndarray, Rows]] = {}
         self._by_content: dict[tuple, Rows] = {}
         self._kept: dict[tuple, Any] = {}
-        self._folds: tuple[Rows, ...] = ()
+        self._n_bytes = 0
 
     def rows(self, indices: np.ndarray) -> Rows:
         """Return the one `Rows` that stands for these row numbers."""
@@ -69,28 +69,43 @@ class Session:
             known = self._by_identity[id(indices)] = (indices, rows)
         return known[1]
 
-    def learn(self, splits: Iterable[tuple[Any, Any]], n_rows: int) -> None:
-        """Take note of folds: where each is left out of all once, the others make up the rest."""
+    def learn(self, splits: Iterable[tuple[Any, Any]], n_rows: int) -> tuple[Rows, ...]:
+        """Take note of folds: where each is left out of all once, the others make up the rest.
+
+        Returns
+        -------
+        folds : tuple of Rows
+            Which make up all rows; empty where the folds do not.
+        """
         pairs = [(np.asarray(train), np.asarray(test)) for train, test in splits]
         counts = np.zeros(n_rows, np.int64)
         for train, test in pairs:
             if len(train) + len(test) != n_rows or train.dtype.kind not in "iu":
-                return
+                return ()
             held_out = np.zeros(n_rows, dtype=bool)
             held_out[test] = True
             counts += held_out
             held_out[train] = True
             if not held_out.all():
-                return
+                return ()
         if not (counts == 1).all():
-            return
-        folds = self._folds = tuple(self.rows(test) for _, test in pairs)
+            return ()
+        folds = tuple(self.rows(test) for _, test in pairs)
         for number, (train, _) in enumerate(pairs):
             self.rows(train).parts = folds[:number] + folds[number + 1 :]
+        return folds
 
-    def parts(self, rows: Rows | None) -> tuple[Rows, ...]:
-        """Return the folds that these rows, or all, are made up of, where that is known."""
-        return self._folds if rows is None else rows.parts
+    def look_up(self, key: tuple) -> Any:
+        """Return what is kept under `key`, None where there is nothing."""
+        return self._kept.get(key)
+
+    def keep(self, key: tuple, value: Any, n_bytes: int = 0, limit: int | None = None) -> bool:
+        """Keep `value`, unless what is kept would take more than `limit` bytes of the device."""
+        if limit is not None and self._n_bytes + n_bytes > limit:
+            return False
+        self._n_bytes += n_bytes
+        self._kept[key] = value
+        return True
 
     def kept(self, key: tuple, make: Callable[[], Any]) -> Any:
         """Return what is kept under `key`, made the first time."""
@@ -107,11 +122,17 @@ class Source:
     argument : Argument
         What is known of them.
     session : Session
+
+    Attributes
+    ----------
+    folds : tuple of Rows
+        Which make up all rows, where that is known.
     """
 
     def __init__(self, argument: Any, session: Session) -> None:
         self.argument = argument
         self.session = session
+        self.folds: tuple[Rows, ...] = ()
 
     @cached_property
     def on_device(self) -> Any:
@@ -125,7 +146,7 @@ class Source:
         """The column names of a frame."""
         return self.argument.feature_names
 
-    @cached_property
+    @property
     def host(self) -> Any:
         """All rows on the host, in the caller's container."""
         from accelsk.device.transfer import to_host
@@ -248,7 +269,7 @@ def remembered(
         key = (name, part, *(None if array is None else array.source for array in arrays))
         return session.kept(key, lambda: make(*cut))
 
-    parts = session.parts(rows)
+    parts = given[0].source.folds if rows is None else rows.parts
     if join is None or not parts:
         return of(rows)
     key = (name, rows, *(None if array is None else array.source for array in arrays))
