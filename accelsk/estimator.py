@@ -269,6 +269,8 @@ class Counterpart(BaseEstimator, metaclass=ABCMeta):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
+        if getattr(cls, "_accelsk_class", None) is not cls:  # it may come and go
+            return super()._get_param_names()
         # scikit-learn reads the signature anew each time, several times in a call
         return [*_parameter_names(cls, cls.__init__)]
 
