@@ -66,6 +66,28 @@ def test_float32_gives_scikit_learns_types(name, narrow_y):
     assert_alike(name, X.astype(np.float32), target, rtol=5e-3, skip=STEPS)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "narrow pandas", "polars", "list"])
+@pytest.mark.parametrize("name", [*PLAIN, "RidgeClassifier", "RidgeClassifierCV"])
+def test_containers_give_scikit_learns_types(name, kind):
+    rows, labels, *_ = classification()
+    if kind == "list":
+        given = rows.tolist()
+    else:
+        names = [f"column {i}" for i in range(rows.shape[1])]
+        frames = pytest.importorskip(kind.split()[-1])
+        dtype = np.float32 if "narrow" in kind else np.float64
+        given = frames.DataFrame(dict(zip(names, rows.T.astype(dtype), strict=True)))
+    target = labels if "Classifier" in name else y
+    ours = getattr(linear_model, name)().fit(given, target)
+    theirs = getattr(sklearn.linear_model, name)().fit(given, target)
+    found, expected = fitted(ours), fitted(theirs)
+    assert found.keys() == expected.keys()
+    rtol = 5e-3 if "narrow" in kind else 1e-7
+    for attribute in expected.keys() - {"_label_binarizer", *STEPS}:
+        assert_same(found[attribute], expected[attribute], attribute, rtol)
+    assert_same(ours.predict(given), theirs.predict(given), "predict", rtol)
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_integers_give_scikit_learns_types(name):
     if name == "RidgeCV" and (1, 8) <= VERSION.release < (1, 9):
