@@ -9,7 +9,7 @@ from typing import Any
 from accelsk import registry, residency
 from accelsk.composite import Composite
 from accelsk.device.transfer import is_device_array, to_host
-from accelsk.residency import Part, Segment, Stays, is_ours, takes
+from accelsk.residency import Block, Part, Segment, Stays, is_ours, takes
 
 __all__ = ["Joining", "standing_in"]
 
@@ -46,11 +46,12 @@ class Joining(Composite):
         held = self._accelsk_transformers(method)
         same = self._accelsk_same_data and sum(map(is_ours, held)) > 1
         twice = method == "fit_transform" and stays(None)
-        parts, segment = [], Segment()
+        parts: list[Part] = []
+        segment = Segment()
         for one in held:
             if is_ours(one):
                 data = segment if same else (Segment() if twice else None)
-                parts.append(Part(one, method, _dense(stays), segment, data))
+                parts.append(Block(one, method, _dense(stays), segment, data))
             else:
                 segment = Segment()
         return parts

@@ -7,10 +7,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from accelsk import residency
 from accelsk._sklearn import AvailableIfDescriptor
 from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.transfer import is_device_array, on_host, to_host
+from accelsk.engines.base import fits
 from accelsk.estimator import Counterpart
 from accelsk.residency import Part, Run, Stays
 
@@ -101,8 +104,19 @@ def _call(
     if part is not None:
         args, kwargs = part.prepared(args, kwargs)
     args, kwargs = _bearable(composite, name, args, kwargs)
-    with residency.entered(Run(composite._accelsk_parts(name, y, stays), stays)):
-        result = method(*args, **kwargs)
+    try:
+        rewind = _rewind(composite) if fits(name) else None
+        with residency.entered(Run(composite._accelsk_parts(name, y, stays), stays)):
+            result = method(*args, **kwargs)
+    except Exception:
+        if residency.usable() or any(map(is_device_array, (*args, *kwargs.values()))):
+            raise
+        # what was on the device is lost, with a GPU that failed on the way; the caller's data
+        # are not, and everything runs on the CPU from now on
+        if rewind is not None:
+            rewind()
+        with residency.entered(None):
+            return method(*args, **kwargs)
     if result is composite:
         return result
     if part is not None:
@@ -116,6 +130,20 @@ def _eligible(composite: Any) -> bool:
     # callbacks get to see what steps hand each other
     watched = bool(vars(composite).get("_skl_callbacks"))
     return residency.is_ours(composite) and residency.usable() and not watched
+
+
+def _rewind(composite: Any) -> Callable[[], None]:
+    """Return what takes back the random numbers that a fit draws."""
+    values = composite.get_params(deep=True).values()
+    generators = [np.random.mtrand._rand]
+    generators += [value for value in values if isinstance(value, np.random.RandomState)]
+    states = [generator.get_state(legacy=False) for generator in generators]
+
+    def rewind() -> None:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+    return rewind
 
 
 def _data(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:

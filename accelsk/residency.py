@@ -22,12 +22,14 @@ from accelsk._sklearn import output_config
 from accelsk.config import current
 from accelsk.data import NUMERIC, describe
 from accelsk.device import probe
+from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.resident import Resident, Session, Source
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import fits
 from accelsk.estimator import Accelerated, Counterpart
 
 __all__ = [
+    "Block",
     "Part",
     "Run",
     "Segment",
@@ -99,7 +101,7 @@ class Segment:
     """
 
     def __init__(self) -> None:
-        self._session = Session()
+        self._session = Session(repeats=False)
         self._known: dict[int, tuple[Any, Any]] = {}
 
     def stand_in(self, value: Any) -> Any:
@@ -182,6 +184,14 @@ class Part:
             ),
             {name: _stand_in(holders.get(name), value) for name, value in kwargs.items()},
         )
+
+
+class Block(Part):
+    """A part whose result is joined with others: an array, for scikit-learn to multiply."""
+
+    def delivered(self, result: Any) -> Any:
+        result = super().delivered(result)
+        return result.on_device if isinstance(result, Resident) else result
 
 
 def _stand_in(segment: Segment | None, value: Any) -> Any:
@@ -272,8 +282,14 @@ def joined(Xs: Sequence[Any]) -> Any:
         return None
     import cupy
 
-    result = cupy.concatenate([to_device(X) for X in columns], axis=1)
-    return result if run.stays(result) else to_host(result)
+    try:
+        result = cupy.concatenate([to_device(X) for X in columns], axis=1)
+        return result if run.stays(result) else to_host(result)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        free_pools()
+        return None
 
 
 def sent_back(result: Any) -> Any:

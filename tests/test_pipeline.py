@@ -33,6 +33,7 @@ import accelsk.linear_model
 import accelsk.pipeline
 import accelsk.preprocessing
 from accelsk import registry, residency
+from accelsk.device import probe
 from accelsk.dispatch import method_of
 from accelsk.engines.base import Engine
 from accelsk.exceptions import Refusal
@@ -581,3 +582,51 @@ def test_methods_stay_conditional():
     assert method_of(accelsk.preprocessing.StandardScaler, "transform") is not None
     ridge = accelsk.pipeline.make_pipeline(FunctionTransformer(), Ridge())
     assert not hasattr(ridge, "predict_proba")
+
+
+# A GPU that fails on the way
+
+
+@pytest.mark.parametrize("method", ["fit", "predict", "fit_transform"])
+def test_a_gpu_that_fails_on_the_way_loses_nothing(method, monkeypatch):
+    X, y = data(400)
+    plain = make_pipeline(StandardScaler(), MinMaxScaler(), PolynomialFeatures(2), Ridge())
+    if method == "fit_transform":
+        plain = plain[:-1]
+    pipeline = ours(clone(plain))
+    if method == "predict":
+        pipeline.fit(X, y)
+        for _, step in pipeline.steps:
+            step._accelsk_fetch()
+    alive = [True]
+
+    def get(array, order="C"):
+        if not alive[0]:
+            raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+        return np.array(array.view(np.ndarray), order=order)
+
+    def fail(*_):
+        alive[0] = False
+        raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+
+    monkeypatch.setattr(DeviceArray, "get", get)
+    monkeypatch.setattr(probe, "unusable", lambda: probe._disabled)
+    engine = accelsk.preprocessing.PolynomialFeatures._accelsk_engines[0]
+    monkeypatch.setattr(type(engine), "run", fail)
+    with accelsk.config_context(on_fallback="log"):
+        found = getattr(pipeline, method)(*((X,) if method == "predict" else (X, y)))
+        found = pipeline.predict(X) if method == "fit" else found
+    assert not alive[0]
+    plain.fit(X, y)
+    assert_same(found, plain.transform(X) if method == "fit_transform" else plain.predict(X))
+
+
+def test_a_union_that_does_not_fit_is_made_on_the_host(monkeypatch):
+    X, y = data(400)
+    plain = make_pipeline(make_union(StandardScaler(), MinMaxScaler()), Ridge())
+
+    def concatenate(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(sys.modules["cupy"], "concatenate", concatenate, raising=False)
+    assert_same(ours(clone(plain)).fit(X, y).predict(X), plain.fit(X, y).predict(X))

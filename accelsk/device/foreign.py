@@ -73,7 +73,7 @@ class _FrameSource(Source):
     """A frame, or a column, of cuDF. scikit-learn gets it as pandas has it."""
 
     def __init__(self, frame: Any, argument: Any) -> None:
-        super().__init__(argument, Session())
+        super().__init__(argument, Session(repeats=False))
         self._frame = frame
 
     @functools.cached_property

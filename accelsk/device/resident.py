@@ -48,9 +48,16 @@ class Rows:
 
 
 class Session:
-    """What the calls of one search share."""
+    """What the calls of one search share.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    repeats : bool, default=True
+        Whether calls come again, so that what they give is worth keeping.
+    """
+
+    def __init__(self, *, repeats: bool = True) -> None:
+        self.repeats = repeats
         self._by_identity: dict[int, tuple[np.ndarray, Rows]] = {}
         self._by_content: dict[tuple, Rows] = {}
         self._kept: dict[tuple, Any] = {}

@@ -19,6 +19,7 @@ __all__ = [
     "begun",
     "is_device_array",
     "on_host",
+    "settle",
     "to_device",
     "to_host",
 ]
@@ -299,3 +300,10 @@ class Download:
 def on_host(value: Any) -> bool:
     """Whether the caller of a method with argument `value` expects NumPy arrays back."""
     return not is_device_array(value) or getattr(value, "answers_on_host", False)
+
+
+def settle() -> None:
+    """Wait until the device has done what the current thread has asked of it."""
+    cuda = getattr(sys.modules.get("cupy"), "cuda", None)
+    if cuda is not None:
+        cuda.get_current_stream().synchronize()

@@ -43,6 +43,8 @@ def run(engine: Engine, call: Call, model: Any) -> Outcome:
     if not isinstance(X, Resident) or call.on_host or not _transforms(engine, call):
         return engine.run(call, model)
     session = X.source.session
+    if not session.repeats:
+        return engine.run(call, model)
     try:
         key = (engine, call.method, _model_key(session, model), *_frozen_call(call))
     except _Open:
