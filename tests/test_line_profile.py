@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import linecache
 import os
 import subprocess
@@ -24,6 +25,7 @@ from accelsk.profiling.clock import Clock
 from accelsk.profiling.events import Event, report
 from accelsk.profiling.line_report import _shown
 from accelsk.profiling.lines import LineStats, _session, line_profile
+from accelsk.profiling.show import show
 from accelsk.profiling.sources import statements
 
 ROOT = Path(__file__).parent.parent
@@ -620,19 +622,28 @@ def test_long_stretches_without_executed_lines_are_left_out(executed, n_lines, s
     assert list(_shown(dict.fromkeys(executed), n_lines)) == shown
 
 
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def test_report_is_coloured_on_a_terminal_only(run, monkeypatch):
-    done = run("call(None, 0.1, 'why')\n")
-    assert "\033[" not in str(done.results)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    results = run("call(None, 0.1, 'why')\n").results
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    coloured = str(done.results)
-    assert "\033[33;1m!\033[0m" in coloured
+
+    def shown(file):
+        show(results, file)
+        return file.getvalue()
+
+    assert "\033[33;1m!\033[0m" in shown(_Terminal())
+    assert shown(io.StringIO()) == f"{results}\n"
+    assert "\033[" not in str(results)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\033[" not in str(done.results)
+    assert shown(_Terminal()) == f"{results}\n"
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setenv("TERM", "dumb")
-    assert "\033[" not in str(done.results)
+    assert shown(_Terminal()) == f"{results}\n"
 
 
 def test_html_shows_the_source_and_the_reason(run):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from accelsk.profiling.html import bar, listing, page, row
 from accelsk.profiling.report import format_duration
-from accelsk.profiling.show import coloured
 
 if TYPE_CHECKING:
     from accelsk.profiling.clock import LineStats
@@ -90,9 +89,8 @@ def _fallbacks(lines: Mapping[int, LineStats]) -> list[tuple[str, list[str]]]:
 _HEADERS = ("Line", "Hits", "Time", "GPU")
 
 
-def render(results: LineResults) -> str:
-    """Return the report as text, coloured where standard output shows colours."""
-    colours = coloured()
+def render(results: LineResults, colours: bool = False) -> str:
+    """Return the report as text, with the colours of a terminal if they are wanted."""
     width = shutil.get_terminal_size().columns if colours else 0
 
     def paint(text: str, kind: str) -> str:

@@ -14,7 +14,7 @@ from accelsk.profiling.clock import Clock, LineStats
 from accelsk.profiling.events import Event, listening
 from accelsk.profiling.hooks import Hooks, hooks_for
 from accelsk.profiling.profile import MethodStats
-from accelsk.profiling.show import show
+from accelsk.profiling.show import coloured, show
 from accelsk.profiling.sources import Source, Sources, calling_frame
 
 __all__ = ["LineResults", "LineStats", "Watch", "line_profile"]
@@ -57,16 +57,19 @@ class LineResults:
         return self._sources.text(file)
 
     def __str__(self) -> str:
+        return self._text(colours=False)
+
+    def _text(self, colours: bool) -> str:
         from accelsk.profiling.line_report import render
 
-        return render(self)
+        return render(self, colours)
 
     def __repr__(self) -> str:
         count = sum(map(len, self.lines.values()))
         return f"<LineResults of {count} lines in {len(self.lines)} files>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))
+        printer.text(self._text(coloured(sys.stdout)))
 
     def _repr_html_(self) -> str:
         from accelsk.profiling.line_report import to_html

@@ -125,6 +125,9 @@ class ProfileResults:
         self.wall_time = time.perf_counter() - self._clock
 
     def __str__(self) -> str:
+        return self._text(colours=False)
+
+    def _text(self, colours: bool) -> str:
         with self._lock:
             return render(self.method_calls, len(self.workers))
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import Protocol, TextIO
 
-__all__ = ["coloured", "in_notebook", "show"]
+__all__ = ["Report", "coloured", "in_notebook", "show"]
+
+
+class Report(Protocol):
+    """What can be shown."""
+
+    def _text(self, colours: bool) -> str:
+        """Return it as text, with the codes of a terminal for `colours` or without."""
 
 
 def in_notebook() -> bool:
@@ -16,18 +23,19 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def coloured() -> bool:
-    """Whether standard output is a terminal that shows colours, and they are wanted."""
+def coloured(file: TextIO) -> bool:
+    """Whether `file` is a terminal that shows colours, and they are wanted."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return bool(getattr(sys.stdout, "isatty", bool)())
+    return bool(getattr(file, "isatty", bool)())
 
 
-def show(results: Any) -> None:
-    """Show a report: HTML in a notebook, text elsewhere."""
-    if in_notebook():
+def show(results: Report, file: TextIO | None = None) -> None:
+    """Show a report: HTML in a notebook, text elsewhere and where a file is given."""
+    if file is None and in_notebook():
         from IPython.display import display
 
         display(results)
     else:
-        print(results)
+        file = file or sys.stdout
+        print(results._text(coloured(file)), file=file)
