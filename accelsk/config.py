@@ -36,7 +36,7 @@ class Config:
     on_fallback: OnFallback = "log"
     reproducible: bool = False
     device_memory_limit: int | None = None
-    pinned_memory: int = 192 << 20
+    pinned_memory: int = 256 << 20
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -133,7 +133,7 @@ def set_config(
         device's own.
     pinned_memory : int, default=None
         The bytes of page-locked host memory through which large arrays travel to the device and
-        back; the default is 192 MiB. 0 turns that off. None leaves the setting as it is.
+        back; the default is 256 MiB. 0 turns that off. None leaves the setting as it is.
 
     Raises
     ------

@@ -39,6 +39,9 @@ class _Event:
     def synchronize(self):
         pass
 
+    def record(self, stream):
+        pass
+
 
 class _Stream:
     ptr = 0

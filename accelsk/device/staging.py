@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,10 +37,11 @@ __all__ = [
 
 #: Below this many bytes waking the threads costs more than they save (one H200 with 16 cores,
 #: 2026-11-30).
-_LEAST_BYTES = 12 << 20
+_LEAST_BYTES = 10 << 20
 
-#: Pieces are not smaller without need: each costs about 50 microseconds beside the copying.
-_LEAST_PIECE = 1 << 20
+#: Pieces are not smaller without need: each costs about 0.1 ms beside the copying, while the
+#: threads pass the interpreter on to each other (likewise).
+_LEAST_PIECE = 4 << 20
 
 _BUFFERS = 2
 
@@ -76,8 +77,8 @@ class _Way:
         return min(self.buffer_bytes, max(_LEAST_PIECE, n_bytes // self.n_threads))
 
 
-UPLOAD = _Way("upload", 12, 2 / 3)
-DOWNLOAD = _Way("download", 12, 1 / 3)
+UPLOAD = _Way("upload", 8, 1 / 2)
+DOWNLOAD = _Way("download", 12, 1 / 2)
 
 
 class Piece(NamedTuple):
@@ -155,7 +156,7 @@ class _Lane:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.buffers = [cupy.cuda.alloc_pinned_memory(size) for _ in range(_BUFFERS)]
         self.addresses = [buffer.ptr for buffer in self.buffers]
-        self.events: list[Any] = [None] * _BUFFERS
+        self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(_BUFFERS)]
         self._slot = 0
 
     _of_thread: ClassVar = threading.local()
@@ -169,11 +170,9 @@ class _Lane:
             lane = cls._of_thread.lane = cls(device, size)
         return lane
 
-    def free_slot(self) -> int:
-        """Return the number of a buffer that is not busy any more."""
+    def next_slot(self) -> int:
+        """Return the number of the buffer that is in turn; it is busy until its event."""
         self._slot = (self._slot + 1) % _BUFFERS
-        if (event := self.events[self._slot]) is not None:
-            event.synchronize()
         return self._slot
 
     def place(self, slot: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -190,16 +189,15 @@ class _Lane:
             np.copyto(held, host, casting="same_kind")
         return held.nbytes
 
-    def copy(self, slot: int, address: int, size: int, *, up: bool) -> Any:
-        """Begin a copy between a buffer and the device; return the event of its end."""
+    def copy(self, slot: int, address: int, size: int, *, up: bool) -> None:
+        """Begin a copy between a buffer and the device."""
         import cupy
 
         runtime = cupy.cuda.runtime
         ends = (address, self.addresses[slot]) if up else (self.addresses[slot], address)
         kind = runtime.memcpyHostToDevice if up else runtime.memcpyDeviceToHost
         runtime.memcpyAsync(*ends, size, kind, self.stream.ptr)
-        self.events[slot] = self.stream.record()
-        return self.events[slot]
+        self.events[slot].record(self.stream)
 
 
 class Transfer:
@@ -216,12 +214,12 @@ class Transfer:
 
         self._way = way
         self._key = cupy.cuda.runtime.getDevice(), way.buffer_bytes
-        self._queue = [(number, piece) for number, group in enumerate(groups) for piece in group]
-        self._ends = [*accumulate(map(len, groups))]
+        self._groups = groups
         self._left = [len(group) for group in groups]
-        self._events: list[list[Any]] = [[] for _ in groups]
+        self._events: list[set[Any]] = [set() for _ in groups]
         self._before: list[Any] = []
-        self._next = self._lanes = 0
+        self._ready: deque[tuple[int, Piece]] = deque()
+        self._lanes = 0
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
@@ -233,11 +231,16 @@ class Transfer:
         import cupy
 
         before = cupy.cuda.get_current_stream().record()
+        first = len(self._before)
+        ready = [
+            (first + number, piece)
+            for number, group in enumerate(self._groups[first : first + n_groups])
+            for piece in group
+        ]
         with self._changed:
             self._before += [before] * n_groups
-            del self._before[len(self._ends) :]
-            waiting = self._ends[len(self._before) - 1] - self._next
-            fresh = max(0, min(self._way.n_threads - self._lanes, waiting))
+            self._ready.extend(ready)
+            fresh = max(0, min(self._way.n_threads - self._lanes, len(self._ready)))
             self._lanes += fresh
         executor = _executor(self._way)
         for _ in range(fresh):
@@ -268,7 +271,7 @@ class Transfer:
     def stop(self) -> None:
         """Let no more pieces go, and wait until the threads are done with the host's memory."""
         with self._changed:
-            self._next = len(self._queue)
+            self._ready.clear()
             self._changed.wait_for(lambda: not self._lanes)
 
     def _run(self) -> None:
@@ -276,14 +279,24 @@ class Transfer:
 
         try:
             cupy.cuda.runtime.setDevice(self._key[0])
-            self._move(_Lane.of_thread(*self._key))
+            lane = _Lane.of_thread(*self._key)
+            while self._goes_on():
+                self._move(lane)
         except BaseException as error:
             with self._changed:
-                self._error, self._next = self._error or error, len(self._queue)
-        finally:
-            with self._changed:
+                self._error = self._error or error
+                self._ready.clear()
                 self._lanes -= 1
                 self._changed.notify_all()
+
+    def _goes_on(self) -> bool:
+        """Whether there are pieces for a lane; it is none any more where there are not."""
+        with self._changed:
+            if not self._ready:
+                self._lanes -= 1
+                self._changed.notify_all()
+                return False
+        return True
 
     def _move(self, lane: _Lane) -> None:
         """Move pieces as long as there are any that may go."""
@@ -293,20 +306,17 @@ class Transfer:
         """Yield the pieces that a lane takes, with the numbers of their groups."""
         awaited = None
         while True:
-            with self._changed:
-                if not self._before or self._next >= self._ends[len(self._before) - 1]:
-                    return
-                group, piece = self._queue[self._next]
-                self._next += 1
+            try:
+                group, piece = self._ready.popleft()
+            except IndexError:
+                return
             if group != awaited:
                 lane.stream.wait_event(self._before[group])
                 awaited = group
             yield group, piece
 
-    def _done(self, group: int, event: Any = None) -> None:
+    def _done(self, group: int) -> None:
         with self._changed:
-            if event is not None:
-                self._events[group].append(event)
             self._left[group] -= 1
             if not self._left[group]:
                 self._changed.notify_all()
@@ -319,9 +329,13 @@ class _Uploads(Transfer):
 
     def _move(self, lane: _Lane) -> None:
         for group, (host, address) in self._taken(lane):
-            slot = lane.free_slot()
+            slot = lane.next_slot()
+            lane.events[slot].synchronize()
             size = lane.fill(slot, host, self._dtype)
-            self._done(group, lane.copy(slot, address, size, up=True))
+            lane.copy(slot, address, size, up=True)
+            # recorded anew for later pieces: then it is waited for a little longer than need be
+            self._events[group].add(lane.events[slot])
+            self._done(group)
 
 
 class _Downloads(Transfer):
@@ -331,7 +345,7 @@ class _Downloads(Transfer):
     def _move(self, lane: _Lane) -> None:
         before: tuple[int, int, np.ndarray] | None = None
         for group, (host, address) in self._taken(lane):
-            slot = lane.free_slot()
+            slot = lane.next_slot()
             lane.copy(slot, address, host.nbytes, up=False)
             if before is not None:
                 self._unload(lane, *before)

@@ -13,7 +13,7 @@ from accelsk.device.transfer import Download, begun, to_host
 __all__ = ["BLOCK_BYTES", "map_rows", "row_blocks"]
 
 #: What a block of the widest array takes.
-BLOCK_BYTES = 1 << 25
+BLOCK_BYTES = 1 << 26
 
 
 def rows_at_a_time(arrays: Sequence[Any]) -> int:

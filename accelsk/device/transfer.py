@@ -146,7 +146,7 @@ class StagedUpload:
     """
 
     #: How many blocks there are on the device.
-    places = 4
+    places = 3
 
     def __init__(self, source: Any, rows: int | None = None) -> None:
         import cupy
