@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,9 +58,15 @@ def _unrepeatable_split(call: Call) -> bool:
     return hasattr(cv, "__next__") or shared
 
 
+def _further_parameters(call: Call) -> bool:
+    """Whether there are arguments beyond those that scikit-learn's method names."""
+    named = inspect.signature(getattr(call.original, call.method)).parameters
+    return not call.arguments.keys() <= named.keys()
+
+
 SPLITTER_PARAMETERS = refuse(
     Invalid("parameters for the splitter or the scorer without metadata routing"),
-    lambda call: call.arguments.keys() - {"X", "y", "sample_weight"},
+    _further_parameters,
 )
 
 
@@ -116,11 +123,20 @@ class Warned:
         ]
 
 
+class _Sent(SimpleNamespace):
+    """Attributes that go to the device when they are first asked for: of many models, none are."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if type(value) is np.ndarray or isinstance(value, np.generic):
+            value = on_device(value)
+            setattr(self, name, value)
+        return value
+
+
 def of_model(model: Any) -> SimpleNamespace:
     """Return on the device what methods read of a linear model, wherever it was fitted."""
-    return SimpleNamespace(
-        coef_=on_device(np.asarray(model.coef_)), intercept_=on_device(model.intercept_)
-    )
+    return _Sent(coef_=np.asarray(model.coef_), intercept_=model.intercept_)
 
 
 class LinearOnMoments(MomentsEngine):
