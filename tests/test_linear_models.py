@@ -357,3 +357,11 @@ def test_rows_that_do_not_fit_at_once_are_streamed(name):
     target = labels if "Classifier" in name else y
     with accelsk.config_context(device_memory_limit=6000):
         assert_alike(name, rows, target, **tolerated(name))
+
+
+@pytest.mark.parametrize("name", ["RidgeCV", "LassoCV", "OrthogonalMatchingPursuitCV"])
+def test_parameters_for_a_splitter_are_scikit_learns_error(name):
+    with pytest.raises(ValueError, match="enable_metadata_routing"):
+        getattr(linear_model, name)().fit(X, y, groups=np.arange(len(X)))
+    with pytest.raises((ValueError, TypeError), match="sample_weight"):
+        linear_model.OrthogonalMatchingPursuitCV().fit(X, y, sample_weight=WEIGHT)
