@@ -9,6 +9,7 @@ from sklearn.compose import _column_transformer, _target
 from accelsk._joined import Joining, standing_in
 from accelsk._mirror import mirror
 from accelsk.composite import Composite
+from accelsk.device.resident import Resident
 from accelsk.engines.base import fits
 from accelsk.residency import Part, Segment, Stays, takes
 
@@ -35,6 +36,8 @@ class ColumnTransformer(
     def _accelsk_takes(self, method: str, X: Any, y: Any) -> bool:
         if fits(method) and any(callable(columns) for _, _, columns in self.transformers):
             return False  # they get to see X
+        if isinstance(X, Resident) and X.feature_names is not None:
+            return False  # columns may be chosen by name
         return super()._accelsk_takes("fit_transform" if fits(method) else method, X, y)
 
     def _accelsk_parts(self, method: str, y: Any, stays: Stays) -> list[Part]:

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -67,6 +68,18 @@ def test_a_step_of_a_pipeline(name):
         plain.fit(X, y)
         assert_same(pipeline.predict(X), plain.predict(X))
         assert_same(pipeline.predict_proba(X), plain.predict_proba(X), tolerance=1e-4)
+
+
+def test_frames_of_numbers_alone_keep_their_names():
+    X, y = frame()
+    X = X.drop(columns=["text", "whole"])
+    plain = make_pipeline(clone(TRANSFORMERS["numbers"]), Ridge())
+    pipeline = ours(clone(plain)).fit(X, y)
+    assert_same(pipeline.predict(X), plain.fit(X, y).predict(X))
+    search = GridSearchCV(plain, {"ridge__alpha": [0.1, 10.0]}, cv=3)
+    found, expected = ours(search).fit(X, y), search.fit(X, y)
+    assert found.best_params_ == expected.best_params_
+    assert_same(found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"])
 
 
 def test_blocks_are_joined_on_the_device():
