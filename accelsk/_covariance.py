@@ -198,15 +198,13 @@ def _fourth_moments(call: Call, shift: Any) -> tuple[Moments, float | None]:
     import cupy
 
     of_rows: Any = None
-    fourth: Any = None
     for block in blocks(call, target=False):
-        if fourth is None:
+        if of_rows is None:
             shift = first_estimate(block.X, cupy) if shift is None else shift
-            of_rows = Accumulator(cupy, (shift, None), limits(call.X.shape[1])[1])
-            fourth = covariance.FourthMoments(shift, cupy)
-        of_rows.add(block.X)
-        fourth.add(block.X)
-    host = of_rows.result().on_host()
-    check(host)
-    about = host.about_zero() if call.parameters["assume_centered"] else host
-    return host, fourth.about(about.X_mean, about.gram, host.n_samples)
+            of_rows = Accumulator(cupy, (shift, cupy.zeros(1)), limits(call.X.shape[1])[1])
+        of_rows.add(block.X, covariance.squared_lengths(block.X, shift))
+    found = of_rows.result().on_host()
+    check(found)
+    if call.parameters["assume_centered"]:
+        return found, float(found.YY[0] + found.n_samples * found.Y_mean[0] ** 2)
+    return found, covariance.fourth_powers(found, to_host(shift))

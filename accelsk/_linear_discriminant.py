@@ -11,7 +11,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from accelsk._by_class import coded_blocks
 from accelsk._discriminant import DiscriminantOnMoments, Parted, groups, parted, shrunk
-from accelsk._projections import adopted, dtype_of
+from accelsk._projections import adopted, dtype_of, gram_of
 from accelsk.algorithms import discriminant
 from accelsk.algorithms.covariance import shrunk as shrunk_covariance
 from accelsk.algorithms.discriminant import Groups, Linear, UnclearError
@@ -211,11 +211,9 @@ def _by_svd(
     means = to_device(together.means)
 
     def again(right: Any) -> Any:
-        right, total = to_device(right), 0.0
-        for block in coded_blocks(call, codes):
-            rows = (block.X - means[block.Y]) @ right
-            total = rows.T @ rows + total
-        return total
+        right = to_device(right)
+        passed = coded_blocks(call, codes)
+        return gram_of(((block.X - means[block.Y]) @ right for block in passed), right.shape[1])
 
     return discriminant.linear_by_svd(
         together,

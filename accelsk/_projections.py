@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from accelsk.algorithms.moments import Accumulator
 from accelsk.config import current
 from accelsk.device.transfer import is_device_array, to_device
 from accelsk.engines.base import Call, Outcome, refuse
-from accelsk.engines.moments import blocks, mapped
+from accelsk.engines.moments import blocks, limits, mapped
 from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "adopted",
     "dtype_of",
     "gram_again",
+    "gram_of",
     "kept_on_device",
     "projected",
     "random_start",
@@ -101,11 +103,18 @@ def random_start(call: Call, n_components: int) -> Any:
 def gram_again(call: Call, centre: Any, right: Any) -> Any:
     """Return the Gram matrix of (X - centre) @ right, from one more pass over the rows."""
     offset, right = to_device(centre), to_device(right)
-    total: Any = 0.0
-    for block in blocks(call, target=False):
-        rows = (block.X - offset) @ right
-        total = rows.T @ rows + total
-    return total
+    passed = blocks(call, target=False)
+    return gram_of(((block.X - offset) @ right for block in passed), right.shape[1])
+
+
+def gram_of(parts: Iterable[Any], n_columns: int) -> Any:
+    """Return the Gram matrix of rows that come block by block."""
+    import cupy
+
+    total = Accumulator(cupy, (cupy.zeros(n_columns), None), limits(n_columns)[1])
+    for rows in parts:
+        total.add(rows)
+    return total.result().about_zero().gram
 
 
 def _float64(value: Any) -> Any:

@@ -257,3 +257,14 @@ def test_components_of_wide_rows_are_orthonormal():
     np.testing.assert_allclose(ours.components_ @ ours.components_.T, np.eye(16), atol=1e-12)
     np.testing.assert_allclose(ours.singular_values_[:-1], np.logspace(0, -9, 15), rtol=1e-5)
     np.testing.assert_allclose(ours.components_[:10], theirs.components_[:10], atol=1e-8)
+
+
+def test_attributes_at_hand_need_no_device(monkeypatch):
+    ours = decomposition.PCA(2).fit(ROWS)
+    components = ours.components_.copy()
+
+    def broken(value):
+        raise RuntimeError("no device")
+
+    monkeypatch.setattr("accelsk.engines.cupy.to_host", broken)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).components_, components)

@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelsk.algorithms.moments import Moments
 from accelsk.algorithms.spectra import nearby
 
 __all__ = [
-    "FourthMoments",
+    "fourth_powers",
     "inverse",
     "ledoit_wolf_shrinkage",
     "oas_shrinkage",
     "shrunk",
+    "squared_lengths",
 ]
 
 #: Eigenvalues within this factor of the cutoff of a pseudo-inverse may be on either side of it.
@@ -23,58 +25,36 @@ _UNCLEAR = 100.0
 _LARGEST_LOSS = 1e5
 
 
-class FourthMoments:
-    """Sums that give the fourth powers of the lengths of rows about a mean not yet known.
+def squared_lengths(X: Any, shift: Any) -> Any:
+    """Return the squared length of each row about `shift`."""
+    rows = X - shift
+    rows *= rows
+    return rows.sum(axis=1)
 
-    With z a row about `shift`, they are those of |z|² z and of |z|⁴. Like the sums of squares they
-    are put right for the mean at the end.
+
+def fourth_powers(moments: Moments, shift: np.ndarray) -> float | None:
+    """Return the sum of the fourth powers of the lengths of rows about their mean.
 
     Parameters
     ----------
-    shift : array of shape (n_features,)
-        An estimate of the mean.
-    xp : module
-        The array namespace.
+    moments : Moments
+        Of the rows, with their `squared_lengths` for a target; on the host.
+    shift : ndarray of shape (n_features,)
+        What the lengths are about: an estimate of the mean.
+
+    Returns
+    -------
+    total : float or None
+        None where too few digits would be left.
     """
-
-    def __init__(self, shift: Any, xp: Any) -> None:
-        self._shift, self._xp = shift, xp
-        self._fourth: Any = 0.0
-        self._third: Any = xp.zeros(len(shift))
-
-    def add(self, X: Any) -> None:
-        """Take in a block of rows."""
-        rows = X - self._shift
-        lengths = (rows * rows) @ self._xp.ones(rows.shape[1])
-        self._fourth = lengths @ lengths + self._fourth
-        self._third += lengths @ rows
-
-    def about(self, mean: np.ndarray, gram: np.ndarray, n_samples: int) -> float | None:
-        """Return the sum of the fourth powers of the lengths of rows about `mean`.
-
-        Parameters
-        ----------
-        mean : ndarray of shape (n_features,)
-        gram : ndarray of shape (n_features, n_features)
-            The sum of products of the columns about `mean`.
-        n_samples : int
-
-        Returns
-        -------
-        total : float or None
-            None where too few digits would be left.
-        """
-        third, shift = (a.get() if hasattr(a, "get") else a for a in (self._third, self._shift))
-        fourth, apart = float(self._fourth), mean - shift
-        square, trace = float(apart @ apart), float(np.trace(gram))
-        total = (
-            fourth
-            - 4.0 * float(apart @ third)
-            + 4.0 * float(apart @ gram @ apart)
-            + 2.0 * square * trace
-            + 3.0 * n_samples * square**2
-        )
-        return total if fourth <= _LARGEST_LOSS * total else None
+    n, apart = moments.n_samples, moments.X_mean - shift
+    square, trace = float(apart @ apart), float(np.trace(moments.gram))
+    length = float(moments.Y_mean[0])
+    fourth = float(moments.YY[0]) + n * length**2
+    third = float(apart @ moments.XY[:, 0]) + n * length * square
+    spread = float(apart @ moments.gram @ apart)
+    total = fourth - 4.0 * third + 4.0 * spread + 2.0 * square * trace + 3.0 * n * square**2
+    return total if fourth <= _LARGEST_LOSS * total else None
 
 
 class _Size(NamedTuple):

@@ -221,8 +221,9 @@ def quadratic(
     """
     if len(scatter) > spectra.HOST_SIZE:
         scatter = xp.asarray(scatter)
-    singular, axes = _on_host(*spectra.from_gram(scatter, None, xp, least=0.0))
-    if reg_param < _MOST_REGULAR and not singular[-1] > _FEWEST_DIGITS * singular[0]:
+    regular = reg_param >= _MOST_REGULAR
+    singular, axes = _on_host(*spectra.from_gram(scatter, None, xp, least=None if regular else 0.0))
+    if not regular and not singular[-1] > _FEWEST_DIGITS * singular[0]:
         raise UnclearError("the features of a class are nearly collinear")
     variance = (1 - reg_param) * (singular**2 / freedom) + reg_param
     require_rank(variance, tol)

@@ -35,7 +35,9 @@ class CupyEngine(DeviceEngine):
         import_cupy()
 
     def attributes(self, estimator: Any, model: SimpleNamespace) -> dict[str, Any]:
-        return {name: to_host(value) for name, value in vars(model).items()}
+        # what is at hand needs no device, which may be out of order by now
+        at_hand = vars(estimator)
+        return {n: to_host(value) for n, value in vars(model).items() if n not in at_hand}
 
     def restore(self, estimator: Any) -> SimpleNamespace:
         self.load()

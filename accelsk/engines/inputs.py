@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from accelsk.config import current
+from accelsk.data import Argument, describe
+from accelsk.device.resident import remembered
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import Call, Rule, refuse
 from accelsk.exceptions import Invalid, Refusal
@@ -142,13 +144,17 @@ def sparse_matrix(call: Call) -> Any:
 
 
 def _sparse_to_device(X: Any) -> Any:
-    """Return a sparse matrix on the device: what CSR and CSC are made of travels as it is."""
+    """Return a sparse matrix in float64 on the device.
+
+    What CSR and CSC are made of travels as it is; there are no sparse matrices of integers there.
+    """
     from cupyx.scipy import sparse
 
     if X.format not in ("csr", "csc"):
         X = X.tocsr()
     kind = sparse.csc_matrix if X.format == "csc" else sparse.csr_matrix
-    return kind(tuple(map(to_device, (X.data, X.indices, X.indptr))), shape=X.shape)
+    parts = (to_device(X.data, np.float64), to_device(X.indices), to_device(X.indptr))
+    return kind(parts, shape=X.shape)
 
 
 def _column_refusals(call: Call, name: str, dimensions: tuple[int, ...]) -> Iterator[str]:
@@ -226,11 +232,16 @@ def labels(call: Call) -> Labels:
     Refusal
         Where scikit-learn would take ``y`` for something else than labels, or warn.
     """
+    # in a search once for each fold
+    return remembered("labels", [call.y.value], lambda value: _coded(describe(value)))
+
+
+def _coded(given: Argument) -> Labels:
     import cupy
 
-    y = call.y.array
+    y = given.array
     if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
-        raise Refusal(Invalid(f"y has labels of mixed or unknown type ({call.y})"))
+        raise Refusal(Invalid(f"y has labels of mixed or unknown type ({given})"))
     if y.dtype.kind not in "biufOU":
         raise Refusal(f"y has labels of dtype {y.dtype}")
     if y.dtype.kind in "iuf" and y.dtype.itemsize <= 8:
