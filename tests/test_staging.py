@@ -94,7 +94,6 @@ def cuda(monkeypatch):
     cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(Placed)
     cupy.ascontiguousarray = lambda a: np.ascontiguousarray(a.view(np.ndarray)).view(Placed)
     monkeypatch.setattr(staging, "_LEAST_BYTES", 1)
-    monkeypatch.setattr(staging, "_LEAST_PIECE", 1 << 9)
     monkeypatch.setattr(staging, "_executors", {})
     accelsk.set_config(pinned_memory=1)  # the smallest buffers there are, of 64 KiB
 

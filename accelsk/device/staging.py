@@ -39,10 +39,7 @@ __all__ = [
 #: 2026-11-30).
 _LEAST_BYTES = 10 << 20
 
-#: Pieces are not smaller without need: each costs about 0.1 ms beside the copying, while the
-#: threads pass the interpreter on to each other (likewise).
-_LEAST_PIECE = 4 << 20
-
+_WAYS = 2
 _BUFFERS = 2
 
 
@@ -55,13 +52,14 @@ class _Way:
     name : str
     threads : int
         More do not copy any faster (where `_LEAST_BYTES` was measured).
-    share : float
-        Of the setting ``pinned_memory``, for the buffers of these threads.
+    piece_bytes : int
+        Smaller pieces cost more, about 0.1 ms each while the threads pass the interpreter on to
+        each other; larger ones do not stay in the processor's cache (likewise).
     """
 
     name: str
     threads: int
-    share: float
+    piece_bytes: int
 
     @property
     def n_threads(self) -> int:
@@ -69,16 +67,13 @@ class _Way:
 
     @property
     def buffer_bytes(self) -> int:
-        share = int(current().pinned_memory * self.share)
-        return max(1 << 16, share // (_BUFFERS * self.n_threads))
-
-    def piece_bytes(self, n_bytes: int) -> int:
-        """Return the size of the pieces of a transfer of `n_bytes`."""
-        return min(self.buffer_bytes, max(_LEAST_PIECE, n_bytes // self.n_threads))
+        """The size of a buffer, and the most that a piece may have."""
+        share = current().pinned_memory // (_WAYS * _BUFFERS * self.n_threads)
+        return max(1 << 16, min(self.piece_bytes, share))
 
 
-UPLOAD = _Way("upload", 8, 1 / 2)
-DOWNLOAD = _Way("download", 12, 1 / 2)
+UPLOAD = _Way("upload", 12, 4 << 20)
+DOWNLOAD = _Way("download", 16, 4 << 20)
 
 
 class Piece(NamedTuple):
@@ -388,7 +383,7 @@ def begin_upload(
     Parameters
     ----------
     groups : sequence of sequence of Piece
-        Pieces are as `pieces_of` makes them, no larger than ``UPLOAD.piece_bytes`` says.
+        Pieces are as `pieces_of` makes them, no larger than ``UPLOAD.buffer_bytes``.
     dtype : dtype
         Theirs, or what to cast to on the way, which is no wider.
     ahead : int, default=None

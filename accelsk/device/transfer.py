@@ -161,7 +161,7 @@ class StagedUpload:
         starts = range(0, self._shape[0], self._rows)
         elements = self._rows * math.prod(self._shape[1:])
         self._memory = cupy.empty((min(self.places, len(starts)), elements), self._dtype)
-        size = staging.UPLOAD.piece_bytes(dtype.itemsize * elements)
+        size = staging.UPLOAD.buffer_bytes
         groups = [
             [*self._pieces(slice(start, start + self._rows), self._place(number).data.ptr, size)]
             for number, start in enumerate(starts)
@@ -287,7 +287,7 @@ class Download:
 
         self._start = perf_counter()
         self._array = cupy.ascontiguousarray(array)  # kept until it has left
-        size = staging.DOWNLOAD.piece_bytes(target.nbytes)
+        size = staging.DOWNLOAD.buffer_bytes
         pieces = staging.pieces_of(target, self._array.data.ptr, target.itemsize, size)
         self._transfer = staging.begin_download([*pieces])
 
