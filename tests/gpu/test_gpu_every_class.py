@@ -104,7 +104,9 @@ def test_every_dispatched_method_runs_on_the_gpu(cls: Any) -> None:
             continue
         stats = results.method_calls.get(f"{cls._accelsk_original.__name__}.{name}")
         if stats is not None:
-            assert not stats.cpu_calls, f"{name}: {stats.fallback_reasons}"
+            # scikit-learn rejects some of the calls
+            rejected = sum(stats.errors.values())
+            assert stats.cpu_calls == rejected, f"{name}: {stats.fallback_reasons}"
 
 
 @every_class
