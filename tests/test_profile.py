@@ -325,6 +325,16 @@ def test_a_transfer_is_kept_with_the_call_that_made_it():
     assert traffic._count.transfers is None
 
 
+def test_a_transfer_that_began_before_a_call_is_not_the_calls():
+    with Stopwatch() as outer:
+        before = time.perf_counter()
+        with Stopwatch() as inner:
+            traffic.sent(5, time.perf_counter())
+            traffic.sent(7, before)
+    assert [t.uploaded for t in inner.transfers] == [5]
+    assert [t.uploaded for t in outer.transfers] == [7]
+
+
 def test_columns_of_bytes_are_there_only_if_some_moved():
     assert "GPU  " not in render({"A.fit": MethodStats(gpu_calls=1)}).partition("\n")[0]
     assert "To GPU" not in render({"A.fit": MethodStats(gpu_calls=1)})

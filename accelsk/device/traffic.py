@@ -84,12 +84,9 @@ def take_transfers(since: float, *, last: bool) -> tuple[Transfer, ...]:
     None are kept any more after the `last` ones.
     """
     kept = _count.transfers or []
-    first = len(kept)
-    while first and kept[first - 1].start >= since:
-        first -= 1
-    taken = tuple(kept[first:])
+    taken = tuple(transfer for transfer in kept if transfer.start >= since)
     if last:
         _count.transfers = None
-    else:
-        del kept[first:]
+    elif taken:
+        kept[:] = [transfer for transfer in kept if transfer.start < since]
     return taken
