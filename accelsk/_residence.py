@@ -218,7 +218,7 @@ class Residence:
     ----------
     X : Resident
     y : Resident, or as the caller gave it
-        Strings stay on the host.
+        Text is coded once for each fold.
     """
 
     def __init__(self, estimator: Any, X: Resident, y: Any, session: Session) -> None:
@@ -257,7 +257,10 @@ class Residence:
 def _resident(given: Argument, n_rows: int, session: Session, **options: Any) -> Resident | None:
     if isinstance(given.value, Resident):
         return Resident(given.value.source, given.value.rows, **options)
-    if given.kind not in ("numpy", "cupy", "frame") or not given.numeric or given.narrow:
+    text = given.dtype is not None and given.dtype.kind in "OU" and len(given.shape) == 1
+    if given.kind not in ("numpy", "cupy", "frame") or given.narrow:
+        return None
+    if not (given.numeric or text):
         return None
     if given.shape[:1] != (n_rows,) or 0 in given.shape or len(given.shape) > 2:
         return None
@@ -312,7 +315,7 @@ def residence(
         if len(given.shape) != 2:
             return None
         residents = _resident(given, given.shape[0], session, answers_on_host=answers_on_host)
-        if residents is None or _too_large(given):
+        if residents is None or not given.numeric or _too_large(given):
             return None
         _ = residents.feature_names  # raises where scikit-learn will
         resident_y = None if y is None else _resident(describe(y), len(residents), session)

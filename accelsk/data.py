@@ -62,7 +62,8 @@ class Argument:
             pandas = hasattr(self.value, "iloc")  # which would make objects of mixed columns
             return np.asarray(self.value, dtype=self.dtype if pandas else None)
         if isinstance(self.value, Resident):
-            return self.value.on_device
+            # text stays on the host
+            return self.value.on_device if self.numeric else np.asarray(self.value)
         return self.value if self.kind == "cupy" else np.asarray(self.value)
 
     @functools.cached_property

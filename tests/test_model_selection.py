@@ -34,7 +34,7 @@ from accelsk._search import Search
 from accelsk.data import describe
 from accelsk.device import traffic
 from accelsk.device.resident import Resident, Session, Source, remembered
-from accelsk.engines import repeats
+from accelsk.engines import inputs, repeats
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +165,24 @@ def test_scores_of_a_binary_problem_are_computed_on_the_device(scoring, X, codes
     name = {"accuracy": "accuracy_score", "roc_auc": "roc_auc_score", "neg_log_loss": "log_loss"}
     assert ran[name.get(scoring, "average_precision_score")].gpu_calls == 10
     assert not any(stats.cpu_calls for stats in ran.values())
+
+
+@pytest.mark.parametrize("kind", ["U", "object", "series"])
+@pytest.mark.parametrize("scoring", [None, "accuracy", "roc_auc", "f1_macro"])
+def test_text_is_coded_once_for_each_fold(kind, scoring, X, codes, monkeypatch):
+    names = np.array(["no", "yes"])[(codes > 0).astype(int)]
+    if kind == "series":
+        names = pytest.importorskip("pandas").Series(names, dtype=object)
+    elif kind == "object":
+        names = names.astype(object)
+    coded = []
+    original = inputs._coded
+    monkeypatch.setattr(inputs, "_coded", lambda given: coded.append(1) or original(given))
+    grid, options = {"C": [0.1, 1.0, 10.0]}, {"scoring": scoring, "cv": 3}
+    estimator = accelsk.linear_model.LogisticRegression()
+    _, ran = both("GridSearchCV", estimator, grid, fit=(X, names), **options)
+    assert ran["LogisticRegression.fit"].gpu_calls == 10
+    assert len(coded) == (7 if scoring is None else 4)
 
 
 def test_strings_stay_on_the_host(X, codes):

@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 
 from accelsk.algorithms import metrics
 from accelsk.algorithms.pairwise import distances, silhouettes
-from accelsk.data import describe
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Rule, only, refuse
 from accelsk.exceptions import Invalid, Refusal
@@ -85,7 +84,7 @@ def _silhouettes(call: FunctionCall, rows: Any = None) -> Any:
     if rows is not None:
         chosen = to_device(rows)
         taken = labels.array[chosen if labels.kind == "cupy" else rows]
-        X, call.described["labels"] = X[chosen], describe(taken)
+        X, call = X[chosen], FunctionCall({**call.arguments, "labels": taken}, call.data)
     (codes,), clusters = coded(call, "labels")
     if not 1 < len(clusters) < len(X):
         raise Refusal(Invalid("there is one cluster only, or one for each row"))

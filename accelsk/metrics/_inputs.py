@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelsk.device.resident import remembered
 from accelsk.device.transfer import to_device
 from accelsk.engines.base import Rule
 from accelsk.exceptions import Invalid, Refusal
@@ -127,6 +128,18 @@ def coded(call: FunctionCall, *names: str) -> Coded:
     Refusal
         Where scikit-learn would take them for something else than labels, or warn.
     """
+    if len(names) > 1:
+        return _coded(call, names)
+    (name,) = names
+    # in a search once for each fold
+
+    def make(value: Any) -> Coded:
+        return _coded(FunctionCall({name: value}, names), names)
+
+    return remembered("coded", [call.arguments[name]], make)
+
+
+def _coded(call: FunctionCall, names: tuple[str, ...]) -> Coded:
     import cupy
 
     given = [call.argument(name) for name in names]
