@@ -27,6 +27,7 @@ MODULES = (
     "cluster",
     "covariance",
     "decomposition",
+    "discriminant_analysis",
     "ensemble",
     "hdbscan",
     "kernel_ridge",
