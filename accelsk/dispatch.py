@@ -125,6 +125,7 @@ def plan(
     *,
     assume_usable: bool = False,
     partial: bool = False,
+    known: costs.Expected | None = None,
 ) -> Plan:
     """Return where a call would run, without running it and without looking at elements.
 
@@ -138,6 +139,8 @@ def plan(
         Answer as if the configuration, and every engine in this process, allowed the call.
     partial : bool, default=False
         Whether arguments are left out on purpose: what depends on them is left open.
+    known : Expected, default=None
+        Where the call is sooner, if that is not to be weighed for it alone.
     """
 
     def refused(*reasons: str) -> Plan:
@@ -152,7 +155,9 @@ def plan(
         if not engines:
             return refused(*(why for why in unusable if why is not None))
     weighed = not (assume_usable or partial) and current().device == "auto"
-    estimate = _weigh(estimator, method, args, kwargs, engines) if weighed else None
+    estimate = known
+    if known is None and weighed:
+        estimate = _weigh(estimator, method, args, kwargs, engines)
     if estimate is not None and estimate.on_cpu and not estimate.waits:
         return _sooner(method, estimate)
     cls: Any = type(estimator)
@@ -173,7 +178,7 @@ def plan(
     chosen = _first_willing(method.qualname, call, engines, reproducible)
     if estimate is None or chosen.engine is None:
         return chosen
-    if chosen.engine.name != estimate.engine:  # the fastest one cannot do it
+    if chosen.engine.name != estimate.engine and known is None:  # the fastest one cannot do it
         estimate = _weigh(estimator, method, args, kwargs, [chosen.engine])
     if estimate is not None and estimate.on_cpu:
         return _sooner(method, estimate)
@@ -386,12 +391,14 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
         with residency.entered(None):
             return method.run_original(estimator, args, kwargs)
     args, kwargs, like = adopted_arguments(args, kwargs)
+    known = None
     if part is not None:
+        known = part.expected(args, kwargs)
         args, kwargs = part.prepared(args, kwargs)
     watch, chosen = Stopwatch(), Plan(method.qualname, None, None)
     try:
         with watch, residency.entered(None):
-            chosen, attempted = plan(estimator, method, args, kwargs), None
+            chosen, attempted = plan(estimator, method, args, kwargs, known=known), None
             if part is not None and chosen.call is not None:
                 chosen.call.wanted_on_host = not part.stays()
             while chosen.engine is not None and chosen is not attempted:

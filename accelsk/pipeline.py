@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from sklearn import pipeline as _pipeline
@@ -10,6 +11,7 @@ from accelsk._joined import Joining, standing_in
 from accelsk._mirror import mirror
 from accelsk.composite import Composite
 from accelsk.engines.base import fits
+from accelsk.estimator import Accelerated
 from accelsk.residency import Part, Segment, Stays, is_ours, takes
 
 if TYPE_CHECKING:
@@ -62,8 +64,15 @@ class Pipeline(
             kept = stays if place == len(calls) else _handed_on(calls[place], y)
             # a fit passes over the rows, then makes of them what stays
             shared = Segment() if called == "fit_transform" and kept(None) else None
-            parts.append(Part(step, called, kept, segment, shared))
+            parts.append(Part(step, called, kept, segment, shared, _run_of(calls[place:])))
         return parts
+
+
+def _run_of(calls: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """Return the leading calls that are of accelerated estimators."""
+    return list(
+        takewhile(lambda call: is_ours(call[0]) and isinstance(call[0], Accelerated), calls)
+    )
 
 
 def _handed_on(following: tuple[Any, str], y: Any) -> Stays:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from accelsk import costs
 from accelsk._sklearn import output_config
 from accelsk.config import current
 from accelsk.data import NUMERIC, describe
@@ -138,6 +139,8 @@ class Part:
         Where ``y`` and the like are shared.
     data : Segment, default=None
         Where ``X`` is, if it is asked for more than once.
+    following : sequence of (estimator, str)
+        The calls after it to which results are handed on.
     """
 
     def __init__(
@@ -147,12 +150,14 @@ class Part:
         stays: Stays,
         segment: Segment,
         data: Segment | None = None,
+        following: Sequence[tuple[Any, str]] = (),
     ) -> None:
         self.estimator = estimator
         self.method = method
         self._stays = stays
         self._segment = segment
         self._data = None if _writes(estimator) else data
+        self._following = following
 
     def covers(self, method: str) -> bool:
         """Whether a call of `method` is this part, or a half of it."""
@@ -165,6 +170,15 @@ class Part:
             output_config("transform", self.estimator)["dense"] != "default"
         )
         return not makes_frames and self._stays(result)
+
+    def expected(self, args: tuple, kwargs: dict[str, Any]) -> costs.Expected | None:
+        """Return where this and what follows it are sooner as a whole, where that is known."""
+        X = args[0] if args else kwargs.get("X")
+        if not self._following or is_device_array(X) or current().device != "auto":
+            return None
+        from accelsk.costs.chain import weigh_chain
+
+        return weigh_chain([(self.estimator, self.method), *self._following], X)
 
     def delivered(self, result: Any) -> Any:
         """Return the result where it is wanted."""

@@ -33,10 +33,12 @@ import accelsk.linear_model
 import accelsk.pipeline
 import accelsk.preprocessing
 from accelsk import registry, residency
+from accelsk.costs import Expected, chain, startup
 from accelsk.device import probe
 from accelsk.dispatch import method_of
 from accelsk.engines.base import Engine
 from accelsk.exceptions import Refusal
+from accelsk.profiling.events import listening
 
 ROOT = Path(__file__).parent.parent
 
@@ -630,3 +632,82 @@ def test_a_union_that_does_not_fit_is_made_on_the_host(monkeypatch):
 
     monkeypatch.setattr(sys.modules["cupy"], "concatenate", concatenate, raising=False)
     assert_same(ours(clone(plain)).fit(X, y).predict(X), plain.fit(X, y).predict(X))
+
+
+# Where the whole run is sooner
+
+
+def _scaled(seconds):
+    """Return what stands for `costs.chain.expected`, by method and place."""
+
+    def expected(estimator, method, rows, columns, *, dtype, resident):
+        cpu, gpu = seconds(type(estimator).__name__, method, resident, columns)
+        return Expected(rows, columns, "cupy", cpu, gpu)
+
+    return expected
+
+
+def test_steps_are_weighed_together(monkeypatch):
+    monkeypatch.setattr(startup, "compiled", lambda *_: True)
+    scaler, ridge = accelsk.preprocessing.StandardScaler(), accelsk.linear_model.Ridge()
+    calls = [(scaler, "transform"), (ridge, "predict")]
+    X, _ = data(400)
+    # alone each is slower there, for what it moves
+    monkeypatch.setattr(chain, "expected", _scaled(lambda *given: (2.0, 1.0 if given[2] else 2.5)))
+    found = chain.weigh_chain(calls, X)
+    assert (found.cpu, found.gpu, found.on_cpu) == (4.0, 3.5, False)
+    assert chain.weigh_chain(calls[:1], X).on_cpu
+    # what a step makes of the columns counts for the next
+    seen = []
+    monkeypatch.setattr(
+        chain, "expected", _scaled(lambda name, *given: seen.append((name, given[2])) or (1, 1))
+    )
+    polynomials = accelsk.preprocessing.PolynomialFeatures(2)
+    chain.weigh_chain([(polynomials, "transform"), (scaler, "transform")], X)
+    assert dict(seen) == {"PolynomialFeatures": 6, "StandardScaler": 28}
+    monkeypatch.setattr(chain, "expected", lambda *_, **__: None)
+    assert chain.weigh_chain(calls, X) is None
+    assert chain.weigh_chain(calls, X[:, 0]) is None
+
+
+def test_methods_of_two_halves_are_weighed_by_them(monkeypatch):
+    monkeypatch.setattr(startup, "compiled", lambda *_: True)
+
+    def expected(estimator, method, rows, columns, *, dtype, resident):
+        if method == "fit_transform":
+            return None
+        return Expected(rows, columns, "cupy", 2.0, 0.5 if resident else 1.0)
+
+    monkeypatch.setattr(chain, "expected", expected)
+    scaler = accelsk.preprocessing.StandardScaler()
+    found = chain.weigh_chain([(scaler, "fit_transform")], data(400)[0])
+    assert (found.cpu, found.gpu) == (4.0, 1.5)
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_a_run_is_where_it_is_sooner_as_a_whole(on_cpu, monkeypatch):
+    X, y = data(400)
+    plain = make_pipeline(StandardScaler(), MinMaxScaler(), Ridge()).fit(X, y)
+    pipeline = ours(clone(plain))
+    asked = []
+
+    def weigh_chain(calls, given):
+        asked.append(len(calls))
+        return Expected(400, 6, "cupy", 1.0, 2.0 if on_cpu else 0.5, on_cpu=on_cpu)
+
+    monkeypatch.setattr(chain, "weigh_chain", weigh_chain)
+    events = []
+    with accelsk.config_context(device="auto"), listening(events.append):
+        predicted = pipeline.fit(X, y).predict(X)
+    assert_same(predicted, plain.predict(X))
+    by_name = {event.name: event for event in events}
+    for name in ("StandardScaler.fit_transform", "StandardScaler.transform"):
+        assert (by_name[name].engine is None) == on_cpu
+    if on_cpu:
+        assert asked == [3, 2, 3, 2]
+        reason = by_name["StandardScaler.transform"].reasons[0]
+        assert (
+            reason == "sooner on the CPU: 400 rows by 6 columns, expected 1 s there, 2 s on the GPU"
+        )
+    else:
+        assert asked == [3, 3]

@@ -17,7 +17,7 @@ from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Engine, fits
 from accelsk.estimator import SLOT, DeviceState
 
-__all__ = ["Expected", "expected", "is_known_to_be_sooner", "name_of", "ran", "weigh"]
+__all__ = ["Expected", "call_name", "expected", "is_known_to_be_sooner", "name_of", "ran", "weigh"]
 
 #: Fitted state that is on the host this soon is worth having there, for the calls to come.
 _CHEAP = 5e-3
@@ -129,6 +129,8 @@ def _data(X: Any) -> _Data | None:
     if type(X) is np.ndarray:
         return _Data(rows, columns, width)
     if isinstance(X, Resident):
+        if not (X.source.session.repeats or "on_device" in vars(X.source)):
+            return _Data(rows, columns, width)  # it will go up when it is asked for
         return _Data(rows, columns, width, there=True)
     there = is_device_array(X)
     return _Data(rows, columns, width, here=not there, there=there)
@@ -232,7 +234,7 @@ def weigh(
     model = _Model(name, method, estimator, given, trained)
     if model.places is None:
         return None
-    call = _call(name, method)
+    call = call_name(name, method)
     best: tuple[float, float, str] | None = None
     for engine in engines:
         curve = model.places.get(engine.name)
@@ -294,7 +296,7 @@ def is_known_to_be_sooner(estimator: Any, owner: type, method: str, X: np.ndarra
         return False
 
 
-def _call(name: str, method: str) -> str:
+def call_name(name: str, method: str) -> str:
     """Return the name under which it is on record that a method has run."""
     return f"{name}.{ALIASES.get(method, method)}"
 
@@ -351,7 +353,7 @@ def ran(
     """
     if fits(method):
         ledger.models.settle(estimator)
-    call = _call(name_of(owner) or "", method)
+    call = call_name(name_of(owner) or "", method)
     if estimate is not None:
         gain = estimate.gpu - estimate.cpu
         if estimate.on_cpu and gain < 0:
