@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from accelsk._linear_moments import intercept_of, of_model
 from accelsk.algorithms import least_squares
@@ -207,7 +208,9 @@ class LinearRegressionOnMoments(_LeastSquares):
         return outcome
 
     def _finished(self, call: Call, found: Moments, coef: Any, rank: int) -> Outcome:
-        return self.finished(call, found, coef, flat=len(call.y.shape) == 1, rank_=rank)
+        return self.finished(
+            call, found, coef, flat=len(call.y.shape) == 1, rank_=_rank_type()(rank)
+        )
 
     def attributes(self, estimator: Any, model: SimpleNamespace) -> dict[str, Any]:
         """Return what was not at hand after the fit: singular values, if nobody needed them."""
@@ -232,9 +235,18 @@ def _cuts_at_tol(original: Any) -> bool:
 
 def _cutoff(call: Call) -> float:
     """Return the part of the greatest singular value below which one is taken for zero."""
-    if _cuts_at_tol(call.original):
-        return call.parameters["tol"]
-    return max(call.X.shape) * float(np.finfo(np.float64).eps)
+    epsilon = float(np.finfo(np.float64).eps)
+    if not _cuts_at_tol(call.original):
+        return max(call.X.shape) * epsilon
+    tol = float(call.parameters["tol"])
+    # what is no part of anything stands for the precision, in LAPACK
+    return tol if 0 < tol < 1 else epsilon
+
+
+@functools.cache
+def _rank_type() -> Any:
+    """Return the type in which the installed scipy, and so scikit-learn, gives a rank."""
+    return type(scipy.linalg.lstsq(np.eye(1), np.ones(1))[2])
 
 
 class RidgeOnMoments(_LeastSquares):

@@ -160,7 +160,7 @@ def test_refinement_recovers_what_normal_equations_lose(monkeypatch):
 
 
 @pytest.mark.skipif("tol" not in sklearn.linear_model.LinearRegression().get_params(), reason="1.7")
-@pytest.mark.parametrize("tol", [0.3, 1e-3, 0.0])
+@pytest.mark.parametrize("tol", [0.3, 1e-3, 0.0, 1.0, 3.0])
 def test_small_singular_values_are_cut_off_at_tol(tol):
     ours, theirs = fit_both("LinearRegression", ROWS, TARGETS, tol=tol)
     assert ours.rank_ == theirs.rank_

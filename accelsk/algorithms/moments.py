@@ -29,8 +29,9 @@ __all__ = [
 #: Rows of the first block that the estimate of the mean rests on.
 _SAMPLE = 1024
 
-#: Bytes of a block in float64 that are summed at a time.
-CHUNK = 1 << 26
+#: Bytes of a block in float64 that are summed at a time: rows that travel together, where they are
+#: float32, in one go, as the interpreter is busy with the transfer.
+CHUNK = 1 << 27
 
 #: Beyond this ratio of what is taken off a sum of squares to what stays, digits are missed.
 _LARGEST_LOSS = 1e3

@@ -7,10 +7,12 @@ float64. Predictions and transformations stream likewise: up, one product, down.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from accelsk._blas import one_thread
 from accelsk.algorithms import fold_scores
 from accelsk.algorithms.moments import CHUNK, Accumulator, Moments, first_estimate, merged
 from accelsk.config import current
@@ -44,6 +46,11 @@ LARGEST_LOSS = 30.0
 
 #: Of the memory limit, a block in its own dtype and in float64, with the next one under way.
 _SHARE = 4
+
+
+#: Beside that many rows, what is done on the host with a Gram matrix of that size is best done by
+#: one thread: others would take cores from the transfer of the next fit.
+_MANY_ROWS, _SMALL = 10_000, 512
 
 
 class Block(NamedTuple):
@@ -298,6 +305,12 @@ class MomentsEngine(CupyEngine):
     name = "moments"
     streamed = True
     linear: bool = False
+
+    def run(self, call: Call, model: Any) -> Outcome:
+        X = call.X
+        large = call.fits and X.numeric and len(X.shape) == 2 and X.shape[0] > _MANY_ROWS
+        with one_thread() if large and X.shape[1] <= _SMALL else nullcontext():
+            return super().run(call, model)
 
     def run_fit(self, call: Call) -> Outcome:
         again = call.method == "fit_transform"
