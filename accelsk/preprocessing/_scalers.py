@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from accelsk.algorithms import columns
+from accelsk.device.resident import Resident
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.engines.moments import LARGEST_LOSS, MomentsEngine, as_float, blocks, mapped
@@ -31,6 +32,8 @@ def _not_writeable(call: Call) -> bool:
     X = call.X
     if not _in_place(call):
         return False
+    if isinstance(X.value, Resident):  # whose rows are everybody's
+        return True
     return X.kind == "frame" or (X.kind == "numpy" and not X.value.flags.writeable)
 
 
