@@ -114,6 +114,19 @@ def test_an_offset_costs_no_digits(name, offset):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_rows_unlike_the_first_ones_are_passed_over_again(name):
+    X = np.tile(ROWS, (20, 1)) + RNG.randn(6000, 7)
+    X[60:] += 1e5  # the first rows say nothing of the mean of the others
+    y = X @ RNG.randn(7, 2) + RNG.randn(6000, 2)
+    ours, theirs = pair(name)
+    if name == "Ridge":
+        theirs.set_params(solver="svd")  # by default it loses digits here
+    with accelsk.config_context(device_memory_limit=8_000):
+        ours.fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.fit(X, y).coef_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_constant_column_has_no_coefficient(name):
     X = np.insert(ROWS, 2, 0.1, axis=1)
     ours, theirs = fit_both(name, X, TARGETS, WEIGHTS)
