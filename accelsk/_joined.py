@@ -9,6 +9,7 @@ from typing import Any
 from accelsk import registry, residency
 from accelsk.composite import Composite
 from accelsk.device.transfer import is_device_array, to_host
+from accelsk.profiling.events import Stopwatch, report
 from accelsk.residency import Block, Part, Segment, Stays, is_ours, takes
 
 __all__ = ["Joining", "standing_in"]
@@ -59,7 +60,11 @@ class Joining(Composite):
     def _hstack(self, Xs: Any, **kwargs: Any) -> Any:
         if not any(map(is_device_array, Xs)):
             return super()._hstack(Xs, **kwargs)
-        result = residency.joined(Xs)
+        with Stopwatch() as watch:
+            result = residency.joined(Xs)
+        run = residency.current_run()
+        if result is not None and run is not None:
+            report(watch.event(run.name, "cupy"))
         if result is None:
             return super()._hstack([to_host(X) for X in Xs], **kwargs)
         return result

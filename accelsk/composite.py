@@ -106,7 +106,9 @@ def _call(
     args, kwargs = _bearable(composite, name, args, kwargs)
     try:
         rewind = _rewind(composite) if fits(name) else None
-        with residency.entered(Run(composite._accelsk_parts(name, y, stays), stays)):
+        qualname = f"{composite._accelsk_original.__name__}.{name}"
+        run = Run(qualname, composite._accelsk_parts(name, y, stays), stays)
+        with residency.entered(run):
             result = method(*args, **kwargs)
     except Exception:
         if residency.usable() or any(map(is_device_array, (*args, *kwargs.values()))):

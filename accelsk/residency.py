@@ -222,13 +222,16 @@ class Run:
 
     Parameters
     ----------
+    name : str
+        As it stands in the profile.
     parts : sequence of Part
         In the order of their calls.
     stays : callable
         What becomes of the composite's own result.
     """
 
-    def __init__(self, parts: Sequence[Part], stays: Stays) -> None:
+    def __init__(self, name: str, parts: Sequence[Part], stays: Stays) -> None:
+        self.name = name
         self.stays = stays
         self._waiting: dict[int, list[Part]] = {}
         self._clones: list[Any] = []

@@ -27,6 +27,7 @@ import accelsk
 import accelsk.compose
 import accelsk.pipeline
 import accelsk.preprocessing
+from accelsk.profiling.events import listening
 
 pd = pytest.importorskip("pandas")
 
@@ -96,6 +97,13 @@ def test_blocks_are_joined_on_the_device():
         predicted = pipeline.predict(X)
     assert predict.uploaded <= numbers + small
     assert predict.downloaded == predicted.nbytes
+    events = []
+    with listening(events.append), moved() as again:
+        pipeline.predict(X)
+    assert again.uploaded == sum(event.uploaded for event in events)
+    assert [event.name for event in events] == [
+        *("StandardScaler.transform", "ColumnTransformer.transform", "Ridge.predict")
+    ]
     assert_same(predicted, plain.fit(X, y).predict(X))
 
 
