@@ -118,7 +118,8 @@ def test_time_of_a_call_leaves_out_the_calls_inside_it(labelled, monkeypatch):
     with accelsk.profile(quiet=True) as results:
         logistic.score(X, y)
     assert results.method_calls["LogisticRegression.predict"].gpu_time >= 0.05
-    assert results.method_calls["LogisticRegression.score"].cpu_time < 0.05
+    score = results.method_calls["LogisticRegression.score"]
+    assert score.cpu_time <= results.wall_time - 0.05
 
 
 def test_failed_attempt_counts_as_time_of_the_call(data, monkeypatch):
@@ -139,7 +140,7 @@ def test_stopwatch_after_an_error_leaves_the_outer_one_running():
             raise KeyError
         assert getattr(Stopwatch._running, "innermost", None) is outer
     assert inner.duration >= 0.02
-    assert outer.duration < 0.02
+    assert outer.duration <= outer.total - 0.02
     assert Stopwatch._running.innermost is None
 
 

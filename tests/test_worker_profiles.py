@@ -27,20 +27,18 @@ from accelsk.profiling.lines import line_profile
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def a_folder_of_its_own(monkeypatch, tmp_path):
     """Have folders of profiles where no other process looks, and none left at the end."""
     folder = tmp_path / "profiles"
     monkeypatch.setattr(workers, "_folder", lambda: str(folder))
-    monkeypatch.setattr(events, "_spool", None)
     yield folder
     assert not folder.exists()
 
 
 @pytest.fixture
-def real_folder(monkeypatch, a_folder_of_its_own):
-    """Have them where worker processes look."""
-    monkeypatch.undo()
+def real_folder():
+    """Have them where worker processes look, and none left at the end."""
     yield
     assert str(os.getpid()) not in _pids_with_folders()
 
