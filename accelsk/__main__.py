@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import shutil
 import signal
@@ -83,7 +82,8 @@ def _run_program(options: argparse.Namespace, arguments: list[str]) -> None:
     from accelsk import runner
 
     level = ("warn", "info", "debug")[min(options.verbose, 2)] if options.verbose else None
-    accelsk.install(disable_uvm=options.disable_uvm, log_level=level)
+    # where calls may run in scikit-learn until the GPU is ready, nothing has to wait for it
+    accelsk.install(options.disable_uvm, level, background=options.device != "gpu")
     accelsk.patch()
     program = runner.find(arguments, keep_lines=options.line_profile)
     with ExitStack() as reports:
@@ -139,11 +139,19 @@ def _info(name: str, argv: list[str]) -> int:
     return int(options.check and not found.usable)
 
 
-def _costs(name: str, argv: list[str]) -> int | None:
-    return importlib.import_module("accelsk.costs.command").run(name, argv)
+def _tune(name: str, argv: list[str]) -> int:
+    from accelsk import tuning
+
+    return tuning.main(argv)
 
 
-_COMMANDS = {"info": _info, "support": _support, "tune": _costs, "warmup": _costs}
+def _warmup(name: str, argv: list[str]) -> int:
+    from accelsk import warmup
+
+    return warmup.main(argv)
+
+
+_COMMANDS = {"info": _info, "support": _support, "tune": _tune, "warmup": _warmup}
 
 
 if __name__ == "__main__":

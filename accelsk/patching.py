@@ -103,6 +103,7 @@ class _Call:
     rebind: bool
     replacements: dict[Any, Any] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    environment: str | None = None  # what children were told before
     watch: AtFirstImport | None = None
 
     def wants(self, change: Change) -> bool:
@@ -213,7 +214,7 @@ def patched(estimators: Any = None, rebind: bool = True) -> Iterator[PatchResult
     finally:
         with _lock:
             _undo(call)
-            _tell_children()
+            _tell_children(call.environment)
 
 
 def is_patched() -> bool:
@@ -266,6 +267,7 @@ def _patch(estimators: Any, rebind: bool) -> _Call:
     if chosen is not None:
         replacements = _selected(chosen, replacements)
     call = _Call(() if chosen is None else tuple(sorted(map(public_path, replacements))), rebind)
+    call.environment = os.environ.get(_ENVIRONMENT)
     stop()
     with _lock:
         try:
@@ -328,14 +330,16 @@ def _result(call: _Call) -> PatchResult:
     return PatchResult(patched, tuple(str(c) for c in call.changes if not c.in_packages))
 
 
-def _tell_children() -> None:
-    """Have child processes patched as this one is."""
-    if not _calls:
-        os.environ.pop(_ENVIRONMENT, None)
-    elif any(not call.names for call in _calls):
-        os.environ[_ENVIRONMENT] = "1"
+def _tell_children(otherwise: str | None = None) -> None:
+    """Have child processes patched as this one is, or told `otherwise` where it is not."""
+    if any(not call.names for call in _calls):
+        value: str | None = "1"
     else:
-        os.environ[_ENVIRONMENT] = ",".join(sorted({n for call in _calls for n in call.names}))
+        value = ",".join(sorted({n for call in _calls for n in call.names})) or otherwise
+    if value is None:
+        os.environ.pop(_ENVIRONMENT, None)
+    else:
+        os.environ[_ENVIRONMENT] = value
 
 
 # Which objects

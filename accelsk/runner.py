@@ -106,13 +106,17 @@ def _start(argv: list[str], path: str, file: str | None = None) -> dict[str, Any
     names = vars(module)
     names.update(__builtins__=builtins, __annotations__={}, __loader__=BuiltinImporter)
     if file is not None:
-        names.update(__file__=file, __cached__=None, __loader__=SourceFileLoader("__main__", file))
-    sys.modules["__main__"] = module
+        names.update(__file__=file, __cached__=None)
+        if file != "<stdin>":
+            names["__loader__"] = SourceFileLoader("__main__", file)
+    # multiprocessing calls it `__mp_main__`, too, and joblib has imported that already
+    for name in {"__main__", "__mp_main__"} & sys.modules.keys():
+        sys.modules[name] = module
     return names
 
 
 def _run_text(source: str | bytes, name: str, argv: list[str], keep_lines: bool) -> None:
-    names = _start(argv, "")
+    names = _start(argv, "", name if name == "<stdin>" else None)
     if keep_lines:
         text = source.decode(errors="replace") if isinstance(source, bytes) else source
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

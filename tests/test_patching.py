@@ -221,6 +221,16 @@ def test_blocks_may_overlap():
     assert _ours(sklearn.linear_model.Ridge)
 
 
+def test_children_are_told_afterwards_what_they_were_told_before(monkeypatch):
+    monkeypatch.setenv("ACCELSK_ENABLED", "svm")
+    with accelsk.patched("Ridge"):
+        assert os.environ["ACCELSK_ENABLED"] == "sklearn.linear_model.Ridge"
+    assert os.environ["ACCELSK_ENABLED"] == "svm"
+    accelsk.patch("Ridge")
+    accelsk.unpatch()
+    assert "ACCELSK_ENABLED" not in os.environ
+
+
 def test_with_block_ends_with_an_error():
     with pytest.raises(ZeroDivisionError), accelsk.patched():
         raise ZeroDivisionError
