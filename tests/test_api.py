@@ -25,9 +25,9 @@ CORE = sorted(
     for module in pkgutil.walk_packages(accelsk.__path__, "accelsk.")
     if module.name.split(".")[1]
     in {
-        *("algorithms", "config", "data", "device", "dispatch", "engines", "estimator"),
-        *("exceptions", "explanation", "introspection", "profiling", "registry", "runtime"),
-        *("support", "versions"),
+        *("algorithms", "composite", "config", "costs", "data", "device", "dispatch", "engines"),
+        *("estimator", "exceptions", "explanation", "introspection", "profiling", "registry"),
+        *("residency", "runtime", "support", "versions"),
     }
 )
 
