@@ -677,6 +677,20 @@ def test_residents_are_cut_like_arrays(key, X):
             assert (cut.shape, cut.dtype, len(cut)) == (plain[key].shape, X.dtype, len(plain[key]))
 
 
+def test_many_permutations_do_not_fill_the_memory(X, y, monkeypatch):
+    monkeypatch.setattr("accelsk.device.resident._MOST_INDEX_BYTES", 20 * len(X) * 8)
+    sizes = []
+    original = Session.rows
+    monkeypatch.setattr(
+        Session, "rows", lambda self, i: sizes.append(len(self._by_content)) or original(self, i)
+    )
+    options = {"n_permutations": 30, "random_state": 0}
+    found = ours.permutation_test_score(accelsk.linear_model.Ridge(), X, y, **options)
+    expected = theirs.permutation_test_score(Ridge(), X, y, **options)
+    np.testing.assert_allclose(found[1], expected[1])
+    assert max(sizes) < 100
+
+
 def test_what_follows_each_other_is_no_copy(X):
     whole = _resident(X)
     assert np.may_share_memory(whole[np.arange(3, 9)].on_device, whole.on_device)

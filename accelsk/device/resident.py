@@ -19,6 +19,10 @@ import numpy as np
 __all__ = ["Resident", "Rows", "Session", "Source", "remembered"]
 
 
+#: What row numbers may take, on the host and again on the device.
+_MOST_INDEX_BYTES = 1 << 29
+
+
 class Rows:
     """Row numbers, on the host and once on the device.
 
@@ -62,6 +66,7 @@ class Session:
         self._by_content: dict[tuple, Rows] = {}
         self._kept: dict[tuple, Any] = {}
         self._n_bytes = 0
+        self._n_index_bytes = 0
 
     def rows(self, indices: np.ndarray) -> Rows:
         """Return the one `Rows` that stands for these row numbers."""
@@ -71,10 +76,19 @@ class Session:
             content = (len(plain), plain.dtype.str, zlib.crc32(plain.data))
             rows = self._by_content.get(content)
             if rows is None or not np.array_equal(rows.indices, indices):
+                self._make_room(indices.nbytes)
                 rows = self._by_content[content] = Rows(indices)
             # the array is kept, so that no other gets its identity
             known = self._by_identity[id(indices)] = (indices, rows)
         return known[1]
+
+    def _make_room(self, n_bytes: int) -> None:
+        """Forget everything where row numbers take too much: those of many permutations."""
+        self._n_index_bytes += n_bytes
+        if self._n_index_bytes > _MOST_INDEX_BYTES:
+            self._n_index_bytes, self._n_bytes = n_bytes, 0
+            for known in (self._by_identity, self._by_content, self._kept):
+                known.clear()
 
     def learn(self, splits: Iterable[tuple[Any, Any]], n_rows: int) -> tuple[Rows, ...]:
         """Take note of folds: where each is left out of all once, the others make up the rest.
