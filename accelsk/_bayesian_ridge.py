@@ -148,6 +148,13 @@ class ARDOnMoments(_Bayesian):
         found, centred, residuals = problem
         alpha = self.first_alpha(centred)
         result = relevance(found, residuals, self.prior(call), alpha, *options)
+        kept = result.lambda_ < call.parameters["threshold_lambda"]
+        if kept.any():
+            among = result.alpha * found.gram[np.ix_(kept, kept)]
+            eigenvalues = np.linalg.eigvalsh(np.diag(result.lambda_[kept]) + among)
+            rounding = np.finfo(np.float64).eps * eigenvalues[-1]
+            if not rounding < _MOST_ROUNDING * eigenvalues[0]:
+                raise Refusal("features are nearly collinear")
         return {
             "coef_": result.coef,
             "alpha_": result.alpha,

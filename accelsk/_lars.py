@@ -15,10 +15,19 @@ from accelsk._linear_moments import (
     Warned,
     few_features,
 )
+from accelsk.algorithms.least_squares import Factor, factor
 from accelsk.algorithms.moments import Moments
 from accelsk.engines.base import Call, Rule, only, refuse
+from accelsk.exceptions import Refusal
 
 __all__ = ["LarsOnMoments", "LassoLarsICOnMoments"]
+
+#: Beyond this condition number of the scaled Gram matrix rounding is felt along the path.
+_MOST_COLLINEAR = 1e8
+
+#: From 1.9 on, the least squares that tell the noise cut off singular values below 1e-6 of the
+#: largest one: the root of the condition number stays well below.
+_MOST_APART = 1e10
 
 
 class _OnPath(Solved):
@@ -28,6 +37,19 @@ class _OnPath(Solved):
         only("precompute", "auto", True),
         few_features(5_000),
     )
+
+    @staticmethod
+    def factor(found: Moments, most: float = np.inf) -> Factor:
+        """Return the factor of a Gram matrix whose features are not nearly collinear.
+
+        Rounding would decide about the path of others. `most` is how large the condition number
+        may be before features are scaled to the same size.
+        """
+        solver = factor(found.gram, np)
+        scaled, itself = (np.inf, np.inf) if solver is None else solver.conditions()
+        if solver is None or not (scaled < _MOST_COLLINEAR and itself < most):
+            raise Refusal("features are nearly collinear")
+        return solver
 
     def path(
         self, call: Call, found: Moments, target: int, warned: Warned, **options: Any
@@ -61,6 +83,7 @@ class LarsOnMoments(_OnPath):
     def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
         parameters, whole = call.parameters, call.parameters["fit_path"]
         found = problem.found
+        self.factor(found)
         steps = parameters["n_nonzero_coefs" if "n_nonzero_coefs" in parameters else "max_iter"]
         options = {
             "max_iter": steps,
@@ -100,6 +123,7 @@ class LassoLarsICOnMoments(_OnPath):
 
     def solve(self, call: Call, problem: Problem, warned: Warned) -> dict[str, Any]:
         parameters, found = call.parameters, problem.found
+        solver = self.factor(found, _MOST_APART)
         alphas, _, coefs, n_iter = self.path(
             call, found, 0, warned, max_iter=parameters["max_iter"], alpha_min=0.0, method="lasso"
         )
@@ -107,13 +131,13 @@ class LassoLarsICOnMoments(_OnPath):
         left, noise = problem.residuals(coefs), parameters["noise_variance"]
         if noise is None:
             base, along = problem.residuals.base, problem.residuals.along
-            solution = base + np.linalg.solve(found.gram, along)
+            solution = base + solver.solve(along[:, None])[:, 0]
             noise = problem.residuals(solution) / (
                 n_samples - n_features - parameters["fit_intercept"]
             )
         freedom = (np.abs(coefs) > np.finfo(coefs.dtype).eps).sum(axis=0)
-        factor = 2 if parameters["criterion"] == "aic" else np.log(n_samples)
-        criterion = n_samples * np.log(2 * np.pi * noise) + left / noise + factor * freedom
+        price = 2 if parameters["criterion"] == "aic" else np.log(n_samples)
+        criterion = n_samples * np.log(2 * np.pi * noise) + left / noise + price * freedom
         best = np.argmin(criterion)
         return {
             "alphas_": alphas,

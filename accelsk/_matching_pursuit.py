@@ -20,6 +20,7 @@ from accelsk._linear_moments import (
     Warned,
     few_features,
 )
+from accelsk.algorithms.least_squares import factor
 from accelsk.algorithms.moments import Moments
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.exceptions import Invalid, Refusal
@@ -28,6 +29,21 @@ __all__ = ["MatchingPursuitCVOnMoments", "MatchingPursuitOnMoments"]
 
 #: What may be left of the squares of the target, at least, for its digits to be there.
 _LEAST_RESIDUAL = 1e-6
+
+_ENDS_EARLY = "the pursuit ends early, as rounding decides"
+
+#: Beyond this condition number of the Gram matrix of the chosen features, scaled to ones, their
+#: coefficients have few digits.
+_MOST_COLLINEAR = 1e8
+
+
+def _check(moments: Moments, coef: np.ndarray) -> None:
+    """Refuse coefficients of features that are nearly collinear."""
+    for one in np.atleast_2d(coef):
+        chosen = np.flatnonzero(one)
+        solver = factor(moments.gram[np.ix_(chosen, chosen)], np)
+        if solver is None or not solver.conditions()[0] < _MOST_COLLINEAR:
+            raise Refusal("features are nearly collinear")
 
 
 class MatchingPursuitOnMoments(Solved):
@@ -64,7 +80,8 @@ class MatchingPursuitOnMoments(Solved):
                 norms_squared=found.YY,
                 return_n_iter=True,
             )
-        warned.refuse_any("the pursuit ends early, as rounding decides")
+        warned.refuse_any(_ENDS_EARLY)
+        _check(found, coef.T)
         return {"coef_": np.atleast_1d(coef.T), "n_iter_": n_iter, "n_nonzero_coefs_": chosen}
 
 
@@ -94,9 +111,15 @@ class MatchingPursuitCVOnMoments(LinearOnMoments):
             )
 
         with warned.listening():
-            paths = [pursued(part, most, return_path=True).reshape(d, -1) for part in folded.train]
-            best = np.mean(folded.errors(paths), axis=0).argmin() + 1
+            paths = [pursued(part, most, return_path=True) for part in folded.train]
+        warned.refuse_any(_ENDS_EARLY)
+        paths = [path.reshape(d, -1) for path in paths]
+        for part, path in zip(folded.train, paths, strict=True):
+            _check(part, path[:, -1])
+        errors = folded.errors(paths)
+        best = np.mean(errors, axis=0).argmin() + 1
+        with warned.listening():
             coef, n_iter = pursued(folded.found, int(best), return_n_iter=True)
-        warned.refuse_any("the pursuit ends early, as rounding decides")
+        warned.refuse_any(_ENDS_EARLY)
         attributes = {"coef_": coef, "n_iter_": n_iter, "n_nonzero_coefs_": best}
         return self.finished(call, folded.found, attributes, warned)

@@ -1,6 +1,7 @@
 """Linear models that rest on moments, on the double of the device, against scikit-learn's."""
 
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -305,6 +306,7 @@ NEARLY = np.c_[X, X[:, 0] * (1 + 1e-9 * RNG.randn(len(X)))]
         ("ARDRegression", X, X @ np.arange(6.0), "rounding"),
         ("LassoLarsIC", X, X @ np.arange(6.0), "rounding"),
         ("Lars", NEARLY, y, "nearly collinear"),
+        ("LassoLarsIC", NEARLY, y, "nearly collinear"),
         ("OrthogonalMatchingPursuit", X, np.zeros(len(X)), "rounding decides"),
         ("RidgeCV", np.r_[X, [[1e9] * 6]], np.r_[y, 1], "nearly"),
     ],
@@ -312,6 +314,42 @@ NEARLY = np.c_[X, X[:, 0] * (1 + 1e-9 * RNG.randn(len(X)))]
 def test_what_rounding_would_decide_is_left_to_scikit_learn(name, rows, target, reason):
     with pytest.raises(accelsk.exceptions.FallbackError, match=reason):
         getattr(linear_model, name)().fit(rows, target)
+
+
+def test_errors_of_rows_left_out_are_those_of_rational_arithmetic():
+    """Where next to nothing is left, and features are the same."""
+    rng = np.random.RandomState(3)
+    rows = np.rint(rng.randn(12, 2) * 100)
+    rows = np.c_[rows, rows[:, 0]]
+    target = rows @ [1.0, -2.0, 0.5]
+    exact = _mean_square_of_rows_left_out(rows, target, 0.1)
+    model = linear_model.RidgeCV(alphas=[0.1], fit_intercept=False).fit(rows, target)
+    assert model.best_score_ == pytest.approx(-exact, rel=1e-7)
+
+
+def _mean_square_of_rows_left_out(X, y, alpha):
+    X = [[Fraction(value) for value in row] for row in X.tolist()]
+    y = [Fraction(value) for value in y.tolist()]
+    total = Fraction(0)
+    for out in range(len(y)):
+        kept = [row for row in range(len(y)) if row != out]
+        columns = range(len(X[0]))
+        gram = [[sum(X[r][i] * X[r][j] for r in kept) for j in columns] for i in columns]
+        for i in columns:
+            gram[i][i] += Fraction(alpha)
+        coef = _solved(gram, [sum(X[r][i] * y[r] for r in kept) for i in columns])
+        total += (y[out] - sum(x * c for x, c in zip(X[out], coef, strict=True))) ** 2
+    return float(total / len(y))
+
+
+def _solved(matrix, right):
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for i in range(len(rows)):
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for k in range(len(rows)):
+            if k != i:
+                rows[k] = [a - rows[k][i] * b for a, b in zip(rows[k], rows[i], strict=True)]
+    return [row[-1] for row in rows]
 
 
 @pytest.mark.parametrize(
