@@ -88,10 +88,24 @@ def _any_on_gpu(estimator: Any, X: Any, y: Any) -> bool:
 
 
 @contextmanager
-def in_one_process(name: str, estimator: Any, X: Any, y: Any, n_jobs: Any) -> Iterator[None]:
-    """Keep joblib from starting workers where these would compete for the GPU."""
+def in_one_process(
+    name: str, home: Residence | None, estimator: Any, X: Any, y: Any, n_jobs: Any
+) -> Iterator[None]:
+    """Keep joblib from starting workers where these would compete for the GPU.
+
+    Parameters
+    ----------
+    name : str
+        What the log is to call it.
+    home : Residence or None
+        Where the data are, if they are on the device.
+    estimator, X, y, n_jobs
+        As in scikit-learn.
+    """
     try:
-        competing = joblib.effective_n_jobs(n_jobs) != 1 and _any_on_gpu(estimator, X, y)
+        competing = joblib.effective_n_jobs(n_jobs) != 1 and (
+            home is not None or _any_on_gpu(estimator, X, y)
+        )
     except Exception:  # scikit-learn will say what is wrong with them
         competing = False
     if not competing:

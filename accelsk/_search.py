@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.model_selection._search import BaseSearchCV
+
 from accelsk._residence import Residence, in_one_process, original_scorer, residence
 from accelsk.composite import Composite
 from accelsk.device.foreign import adopted
@@ -19,11 +21,10 @@ class Search(Composite):
     _accelsk_residence: Residence | None = None
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Search; the data go up once where the estimator is fitted on the GPU."""
         X, y = adopted(X), adopted(y)
         home = None if vars(self).get("_skl_callbacks") else residence(self.estimator, X, y)
         name = f"{self._accelsk_original.__name__}.fit"
-        with in_one_process(name, self.estimator, X, y, self.n_jobs):
+        with in_one_process(name, home, self.estimator, X, y, self.n_jobs):
             if home is None:
                 return super().fit(*_on_host(X, y), **params)
             return self._accelsk_fit(home, params)
@@ -58,6 +59,9 @@ class Search(Composite):
     def score(self, X: Any, y: Any = None, **params: Any) -> float:
         """Return the score of the best estimator; scorers may be of any kind."""
         return super().score(*_on_host(adopted(X), adopted(y)), **params)
+
+
+Search.fit.__doc__ = BaseSearchCV.fit.__doc__
 
 
 def _on_host(X: Any, y: Any) -> tuple[Any, Any]:

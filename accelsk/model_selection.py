@@ -67,7 +67,7 @@ def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callab
             home = residence(estimator, X, y, answers_on_host=predicts, method=method)
         with ExitStack() as stack:
             n_jobs = arguments.get("n_jobs")
-            stack.enter_context(in_one_process(original.__name__, estimator, X, y, n_jobs))
+            stack.enter_context(in_one_process(original.__name__, home, estimator, X, y, n_jobs))
             if home is None or not _settle(home, arguments):
                 arguments.update((k, to_host(v)) for k, v in arguments.items())
             result = original(*bound.args, **bound.kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import pickle
 import subprocess
@@ -556,6 +557,11 @@ def test_one_process_uses_the_gpu(X, y, caplog, monkeypatch):
         ours.GridSearchCV(GENERIC[Ridge](), {"alpha": [1.0]}, n_jobs=2).fit(X, y)
     assert "GridSearchCV.fit: n_jobs has no effect" in caplog.text
     caplog.clear()
+    monkeypatch.setattr("accelsk._residence._any_on_gpu", lambda *_: False)  # for one fit, it may
+    with caplog.at_level(logging.INFO, "accelsk"):
+        ours.cross_val_score(GENERIC[Ridge](), X, y, n_jobs=2)
+    assert "cross_val_score: n_jobs has no effect" in caplog.text
+    caplog.clear()
     with caplog.at_level(logging.INFO, "accelsk"):
         ours.cross_val_score(GENERIC[Ridge](), X, y)
         ours.cross_val_score(Ridge(), X, y, n_jobs=2)
@@ -689,6 +695,13 @@ def test_many_permutations_do_not_fill_the_memory(X, y, monkeypatch):
     expected = theirs.permutation_test_score(Ridge(), X, y, **options)
     np.testing.assert_allclose(found[1], expected[1])
     assert max(sizes) < 100
+
+
+def test_residents_leave_the_process_as_arrays(X):
+    cut = _resident(X)[np.array([3, 1])]
+    for copied in (pickle.loads(pickle.dumps(cut)), copy.deepcopy(cut)):
+        assert type(copied) is np.ndarray
+        np.testing.assert_array_equal(copied, X[[3, 1]])
 
 
 def test_what_follows_each_other_is_no_copy(X):

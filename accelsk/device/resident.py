@@ -230,6 +230,10 @@ class Resident:
         host = self.source.host
         return host if self.rows is None else safe_indexing(host, self.rows.indices)
 
+    def __reduce__(self) -> tuple[Callable[[Any], Any], tuple[Any]]:
+        # what leaves the process, or is copied, is what scikit-learn would have
+        return _itself, (self.get(),)
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -251,6 +255,10 @@ class Resident:
         indices = key if self.rows is None else self.rows.indices[key]
         rows = self.source.session.rows(indices)
         return Resident(self.source, rows, answers_on_host=self.answers_on_host)
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def remembered(
