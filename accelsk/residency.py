@@ -119,12 +119,17 @@ class Segment:
         plain = given.kind in ("numpy", "frame") and given.numeric and not given.narrow
         if not plain or len(given.shape) not in (1, 2) or 0 in given.shape:
             return value
-        gpu = probe.gpu()
-        limit = current().device_memory_limit or (None if gpu is None else gpu.memory)
-        n_bytes = given.dtype.itemsize * int(np.prod(given.shape))  # type: ignore[union-attr]
-        if limit is not None and n_bytes * _SHARE > limit:
+        if _too_large(value):
             return value
         return Resident(Source(given, self._session))
+
+
+def _too_large(X: Any) -> bool:
+    """Whether rows take too much of the device's memory to be held there."""
+    gpu = probe.gpu()
+    limit = current().device_memory_limit or (None if gpu is None else gpu.memory)
+    shape = getattr(X, "shape", ())
+    return limit is not None and 8 * int(np.prod(shape)) * _SHARE > limit
 
 
 class Part:
@@ -189,6 +194,9 @@ class Part:
 
     def prepared(self, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Return the arguments, host data that others get as well replaced by what is shared."""
+        if _too_large(args[0] if args else kwargs.get("X")):
+            # rows come and go in blocks
+            self._stays, self._data = lambda _: False, None
         shared = self._segment if fits(self.method) else None
         holders = {"X": self._data, "y": shared, "sample_weight": shared}
         names = ["X", *["y"] * len(args)]

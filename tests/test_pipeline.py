@@ -162,6 +162,17 @@ def test_a_union_shares_its_data():
     assert predict.downloaded == predicted.nbytes
 
 
+def test_what_is_too_large_for_the_device_comes_and_goes():
+    X, y = data(3000, 20)
+    plain = make_pipeline(StandardScaler(), StandardScaler(), Ridge())
+    pipeline = ours(clone(plain))
+    with accelsk.config_context(device_memory_limit=3 * X.nbytes), moved() as bytes_:
+        pipeline.fit(X, y)
+        predicted = pipeline.predict(X)
+    assert bytes_.downloaded >= 4 * X.nbytes
+    assert_same(predicted, plain.fit(X, y).predict(X))
+
+
 def test_targets_go_up_once_where_steps_share_them(monkeypatch):
     X, y = data(400)
     seen = []
