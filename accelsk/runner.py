@@ -7,8 +7,10 @@ Python's.
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import code
+import contextlib
 import importlib.util
 import io
 import linecache
@@ -89,9 +91,20 @@ def run(program: Program, *, hide: bool = True) -> None:
         program.start()
     except SystemExit:
         raise
-    except BaseException as error:  # KeyboardInterrupt ends a process in its own way
+    except BaseException as error:
         _print_without_own_frames(error, everywhere=hide)
+        if isinstance(error, KeyboardInterrupt):
+            atexit.register(_end_as_interrupted)
         raise
+
+
+def _end_as_interrupted() -> None:
+    """Have Python end by SIGINT, as it does for an interrupt that nothing handles.
+
+    It goes by the last code that was run from a string, which may be that of another thread since.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 # Ways to name a program

@@ -233,6 +233,19 @@ time.sleep(60)
     assert error.rstrip().endswith("KeyboardInterrupt")
 
 
+def test_interrupt_ends_so_whatever_other_threads_run():
+    code = """
+import threading, time
+def work():
+    for _ in range(20):
+        exec("1")
+        time.sleep(0.05)
+threading.Thread(target=work).start()
+raise KeyboardInterrupt
+"""
+    assert _run(*OURS, "-c", code)[0] == -signal.SIGINT
+
+
 def test_interrupt_is_130_in_a_shell():
     command = f"'{sys.executable}' -m accelsk -c 'raise KeyboardInterrupt'; echo $?"
     done = subprocess.run(
