@@ -3,7 +3,7 @@
 NumPy in and NumPy out, after one call that is not counted; scikit-learn, cuml.accel and accelsk
 each in a process of their own, on the same data::
 
-    python -m benchmarks.wire results.json
+    python -m benchmarks.wire results.json [SECONDS_FOR_EACH [SIDE ...]]
 
 The report compares each with the time that the same bytes take from pinned memory.
 """
@@ -304,9 +304,10 @@ def main(arguments: list[str]) -> None:
             print(json.dumps(row), flush=True)
         return
     limit = float(arguments[1]) if len(arguments) > 1 else 120.0
+    sides = arguments[2:] or SIDES
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        results = [row for side in SIDES for row in run(side, folder, limit)]
+        results = [row for side in sides for row in run(side, folder, limit)]
         try:
             errors = compare(folder)
         except FileNotFoundError:
