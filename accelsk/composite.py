@@ -136,7 +136,10 @@ def _eligible(composite: Any) -> bool:
 
 def _rewind(composite: Any) -> Callable[[], None]:
     """Return what takes back the random numbers that a fit draws."""
-    values = composite.get_params(deep=True).values()
+    try:
+        values = composite.get_params(deep=True).values()
+    except Exception:  # scikit-learn will say what is wrong with the steps
+        return lambda: None
     generators = [np.random.mtrand._rand]
     generators += [value for value in values if isinstance(value, np.random.RandomState)]
     states = [generator.get_state(legacy=False) for generator in generators]

@@ -150,6 +150,7 @@ def test_errors_are_scikit_learns():
         ColumnTransformer([("s", StandardScaler(), "c0")]),
         ColumnTransformer([("s", StandardScaler(), ["text"])]),
         ColumnTransformer([("s", 3, ["c0"])]),
+        ColumnTransformer([("s", StandardScaler, ["c0"])]),
         ColumnTransformer([("s",)]),
         ColumnTransformer(None),
         ColumnTransformer([("s", FunctionTransformer(lambda X: X[:5]), ["c0"]),

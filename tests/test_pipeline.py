@@ -440,7 +440,15 @@ def test_callbacks_see_what_scikit_learn_shows_them():
 
 def test_errors_are_scikit_learns():
     X, y = data(400)
-    for steps in ([], [("a", StandardScaler())] * 2, [("a", 3), ("b", Ridge())], None, [("a",)]):
+    classes = [("a", StandardScaler), ("b", Ridge())]
+    for steps in (
+        [],
+        classes,
+        [("a", StandardScaler())] * 2,
+        [("a", 3), ("b", Ridge())],
+        None,
+        [("a",)],
+    ):
         expected = outcome_of(lambda s=steps: sk.Pipeline(s).fit(X, y))[1]
         assert outcome_of(lambda s=steps: accelsk.pipeline.Pipeline(s).fit(X, y))[1] == expected
     broken = np.where(np.arange(X.size).reshape(X.shape) == 7, np.inf, X)
