@@ -6,6 +6,7 @@ import argparse
 import atexit
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -130,17 +131,77 @@ def get_ready(
     logger.info("The GPU is ready after %.1f s: %s", perf_counter() - start, probe.gpu())
 
 
+class _Gate:
+    """Lets a process fork only between two steps of a thread.
+
+    A child has no such thread: what it was importing would stay half imported there, and locks
+    that libraries held would stay locked.
+    """
+
+    #: A step that takes longer is waited for no more.
+    patience = 30.0
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._working = self._forking = False
+
+    def open(self) -> None:
+        """Wait while a fork is under way, then begin a step."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._working = True
+
+    def close(self) -> None:
+        """End a step."""
+        with self._changed:
+            self._working = False
+            self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        with self._changed:
+            self._forking = True
+            self._changed.wait_for(lambda: not self._working, self.patience)
+
+    def after_fork(self) -> None:
+        with self._changed:
+            self._forking = False
+            self._changed.notify_all()
+
+
+_gate = _Gate()
+
+
+def _renew_gate() -> None:
+    global _gate
+    _gate = _Gate()
+
+
+os.register_at_fork(
+    before=lambda: _gate.before_fork(),
+    after_in_parent=lambda: _gate.after_fork(),
+    after_in_child=_renew_gate,
+)
+
+
 def in_background(*, disable_uvm: bool) -> threading.Thread:
     """Start `get_ready` in a thread that does not keep the interpreter, and return the thread."""
     ending = threading.Event()
+    gate = _gate
+
+    def between_steps() -> bool:
+        gate.close()
+        gate.open()
+        return ending.is_set()
 
     def work() -> None:
         startup.loading(True)
+        gate.open()
         try:
-            get_ready(disable_uvm=disable_uvm, stop=ending.is_set)
+            get_ready(disable_uvm=disable_uvm, stop=between_steps)
         except BaseException as error:
             logger.warning("The GPU could not be got ready: %s: %s", type(error).__name__, error)
         finally:
+            gate.close()
             startup.loading(False)
 
     thread = threading.Thread(target=work, name="accelsk-install", daemon=True)

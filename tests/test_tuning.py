@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 import threading
 import warnings
@@ -202,8 +203,6 @@ def test_what_goes_wrong_in_the_background_is_logged(steps, monkeypatch, caplog)
 
 
 def test_a_program_that_ends_meanwhile_ends_well(tmp_path):
-    import subprocess
-
     code = """
 import sys, threading, time
 import accelsk
@@ -234,6 +233,64 @@ print("program ended", flush=True)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split("\n") == ["program ended", "step ended", ""]
+
+
+def test_a_child_forked_meanwhile_finds_no_module_half_imported(tmp_path):
+    (tmp_path / "slow_library.py").write_text("import time; time.sleep(0.6); ready = True")
+    code = """
+import os, sys, threading, time
+import accelsk
+from accelsk import warmup
+from accelsk.device import probe
+probe._found = (probe.GPU("Test GPU", (9, 0), (13, 0), 2**30), None)
+steps = []
+
+def slow():
+    steps.append("begun")
+    import slow_library
+
+def later():
+    time.sleep(0.2)
+    steps.append("later")
+
+warmup.import_cupy, warmup.import_cuml, warmup.use_device = slow, later, later
+accelsk.install(disable_uvm=True, background=True)
+while not steps:
+    time.sleep(0.01)
+child = os.fork()
+if child == 0:
+    from slow_library import ready
+    from accelsk.linear_model import Ridge
+    Ridge().fit([[0.0], [1.0]], [0.0, 1.0])
+    print(ready, accelsk.enabled(), flush=True)
+    os._exit(0)
+print(os.waitpid(child, 0)[1], flush=True)
+for thread in threading.enumerate():
+    if thread.name == "accelsk-install":
+        thread.join()
+print(steps, flush=True)
+"""
+    root = os.path.dirname(os.path.dirname(accelsk.__file__))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["True False", "0", "['begun', 'later', 'later']"]
+
+
+def test_a_step_that_does_not_end_keeps_nobody_from_forking(monkeypatch):
+    gate = warmup._Gate()
+    monkeypatch.setattr(gate, "patience", 0.01)
+    gate.open()
+    gate.before_fork()
+    gate.after_fork()
+    gate.close()
+    gate.open()
 
 
 def test_a_fork_meanwhile_leaves_a_child_that_knows_nothing_of_it(steps):

@@ -21,6 +21,7 @@ from accelsk.preprocessing import StandardScaler
 
 pytestmark = pytest.mark.gpu
 
+
 @pytest.fixture
 def auto(on_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Default coefficients in force, everything loaded and compiled, nothing lost so far."""
@@ -79,7 +80,8 @@ def test_the_device_says_how_fast_it_is(on_gpu: Any) -> None:
 
 def _run(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
+        # Python 3.12 warns of any fork of a process with threads
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=100,
