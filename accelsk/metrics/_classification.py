@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import _classification, _ranking
 
 from accelsk.algorithms import metrics
-from accelsk.device.transfer import to_host
+from accelsk.device.transfer import to_device, to_host
 from accelsk.engines.base import only, refuse
 from accelsk.exceptions import Invalid, Refusal
 from accelsk.functions import FunctionCall, accelerated
@@ -36,9 +36,11 @@ def _probabilities(call: Any) -> str:
 
 
 def _comparable(call: FunctionCall) -> tuple[Any, Any]:
-    """Return labels that scikit-learn would compare as they are, on the device."""
+    """Return labels that scikit-learn would compare as they are, or their codes, on the device."""
     import cupy
 
+    if not all(call.argument(name).numeric for name in ("y_true", "y_pred")):
+        return _coded_pair(call)
     pair = []
     for name in ("y_true", "y_pred"):
         labels = call.to_device(name)
@@ -51,11 +53,23 @@ def _comparable(call: FunctionCall) -> tuple[Any, Any]:
     return pair[0], pair[1]
 
 
+def _coded_pair(call: FunctionCall) -> tuple[Any, Any]:
+    """Return codes of text. Those of the truth serve every candidate of a search."""
+    (true,), classes = coded(call, "y_true")
+    predicted = np.asarray(call.argument("y_pred").array)
+    if classes.dtype.kind in "OU" and predicted.dtype.kind == classes.dtype.kind:
+        place = np.minimum(np.searchsorted(classes, predicted), len(classes) - 1)
+        if (classes[place] == predicted).all():
+            return true, to_device(place)
+    (true, predicted), _ = coded(call, "y_true", "y_pred")
+    return true, predicted
+
+
 @accelerated(
     _classification.accuracy_score,
     data=_LABELS,
     options=("normalize",),
-    rules=(arrays(1), only("normalize", True, False)),
+    rules=(arrays(1, text=True), only("normalize", True, False)),
 )
 def accuracy_score(call: FunctionCall) -> float:
     import cupy
