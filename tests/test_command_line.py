@@ -482,3 +482,15 @@ def test_prompt_runs_what_python_runs_first(tmp_path):
     status, shown = _in_terminal(OURS, ["from_startup + 1", "exit()"], PYTHONSTARTUP=str(path))
     assert status == 0
     assert "18\n" in shown
+
+
+# The script that an installation makes
+
+
+def test_installed_script(script, tmp_path):
+    command = tmp_path / "bin" / "accelsk"
+    command.parent.mkdir()
+    command.write_text("import sys\nfrom accelsk.__main__ import main\nsys.exit(main())\n")
+    assert _run(command, script, "a") == _run(script, "a")
+    assert _run(command, "-c", "import sys; print(sys.path[0]); sys.exit(3)") == (3, "\n", "")
+    assert _run(command, "--version")[0] == 0
