@@ -11,6 +11,7 @@ import numpy as np
 
 from accelsk import residency
 from accelsk._sklearn import AvailableIfDescriptor
+from accelsk.config import current
 from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.transfer import is_device_array, on_host, to_host
 from accelsk.engines.base import fits
@@ -18,6 +19,10 @@ from accelsk.estimator import Counterpart
 from accelsk.residency import Part, Run, Stays
 
 __all__ = ["Composite"]
+
+#: Host data of fewer bytes travel sooner than it is found out that they may stay. Each call is then
+#: weighed for itself.
+_SMALL = 1 << 16
 
 
 class Composite(Counterpart):
@@ -94,7 +99,7 @@ def _call(
 ) -> Any:
     """Run scikit-learn's method of a composite, data on the device between what takes them."""
     part = residency.claim(composite, name)
-    if not _eligible(composite):
+    if not _eligible(composite, args[0] if args else kwargs.get("X")):
         with residency.entered(None):
             return method(*args, **kwargs)
     args, kwargs, like = adopted_arguments(args, kwargs)
@@ -128,10 +133,13 @@ def _call(
     return in_kind(residency.sent_back(result), like)
 
 
-def _eligible(composite: Any) -> bool:
+def _eligible(composite: Any, X: Any) -> bool:
     # callbacks get to see what steps hand each other
     watched = bool(vars(composite).get("_skl_callbacks"))
-    return residency.is_ours(composite) and residency.usable() and not watched
+    if not residency.is_ours(composite) or not residency.usable() or watched:
+        return False
+    small = type(X) is np.ndarray and X.nbytes < _SMALL
+    return not small or current().device != "auto"
 
 
 def _rewind(composite: Any) -> Callable[[], None]:

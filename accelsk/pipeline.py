@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +77,12 @@ def _run_of(calls: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
 
 
 def _handed_on(following: tuple[Any, str], y: Any) -> Stays:
-    """Return whether a result may stay on the device, being for a method of the next step."""
-    return lambda result: takes(*following, result, y if fits(following[1]) else None)
+    """Return whether a result may stay on the device, being for a method of the next step.
+
+    That is asked once, ahead: should the step hand this very result on, it sees to a host copy.
+    """
+    answer = cache(lambda: takes(*following, None, y if fits(following[1]) else None))
+    return lambda _: answer()
 
 
 class FeatureUnion(

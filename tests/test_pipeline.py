@@ -705,14 +705,14 @@ def test_methods_of_two_halves_are_weighed_by_them(monkeypatch):
 
 @pytest.mark.parametrize("on_cpu", [True, False])
 def test_a_run_is_where_it_is_sooner_as_a_whole(on_cpu, monkeypatch):
-    X, y = data(400)
+    X, y = data(2000)
     plain = make_pipeline(StandardScaler(), MinMaxScaler(), Ridge()).fit(X, y)
     pipeline = ours(clone(plain))
     asked = []
 
     def weigh_chain(calls, given):
         asked.append(len(calls))
-        return Expected(400, 6, "cupy", 1.0, 2.0 if on_cpu else 0.5, on_cpu=on_cpu)
+        return Expected(2000, 6, "cupy", 1.0, 2.0 if on_cpu else 0.5, on_cpu=on_cpu)
 
     monkeypatch.setattr(chain, "weigh_chain", weigh_chain)
     events = []
@@ -726,7 +726,12 @@ def test_a_run_is_where_it_is_sooner_as_a_whole(on_cpu, monkeypatch):
         assert asked == [3, 2, 3, 2]
         reason = by_name["StandardScaler.transform"].reasons[0]
         assert (
-            reason == "sooner on the CPU: 400 rows by 6 columns, expected 1 s there, 2 s on the GPU"
+            reason
+            == "sooner on the CPU: 2,000 rows by 6 columns, expected 1 s there, 2 s on the GPU"
         )
     else:
         assert asked == [3, 3]
+    asked.clear()
+    with accelsk.config_context(device="auto"):
+        pipeline.fit(X[:100], y[:100]).predict(X[:100])  # not worth the question
+    assert not asked
