@@ -273,6 +273,13 @@ def test_half_a_line_waits_for_its_other_half(a_folder_of_its_own):
     spool.close()
 
 
+def test_a_worker_is_heard_only_while_an_ancestor_has_a_profile(tmp_path, monkeypatch):
+    monkeypatch.setattr(events, "_upstream", (str(tmp_path / "1-1"),))
+    assert not events.heard()
+    (tmp_path / "1-1").mkdir()
+    assert events.heard()
+
+
 def test_looking_for_a_profile_costs_a_worker_microseconds(monkeypatch):
     monkeypatch.setattr(events, "_upstream", ("/dev/shm/accelsk-profiles-none/1-1",))
     event = events.Event("A.fit", None, 0.1)

@@ -80,20 +80,25 @@ def report(event: Event) -> None:
         _log(event)
     for listener in tuple(_listeners):
         listener(event)
-    if _upstream is None:
-        _look_upstream()
-    for folder in _upstream or ():
-        if os.access(folder, os.F_OK):
-            from accelsk.profiling.workers import append
+    for folder in _spools():
+        from accelsk.profiling.workers import append
 
-            append(folder, event._asdict())
+        append(folder, event._asdict())
 
 
 def heard() -> bool:
     """Whether `report` would tell anybody anything."""
+    return bool(_listeners or _spools()) or logger.isEnabledFor(logging.INFO)
+
+
+def _spools() -> list[str]:
+    """Return the folders of ancestors of this process that have a profile now."""
+    global _upstream
     if _upstream is None:
-        _look_upstream()
-    return bool(_listeners or _upstream) or logger.isEnabledFor(logging.INFO)
+        from accelsk.profiling.workers import upstream
+
+        _upstream = upstream()
+    return [folder for folder in _upstream if os.access(folder, os.F_OK)]
 
 
 def _log(event: Event) -> None:
@@ -101,13 +106,6 @@ def _log(event: Event) -> None:
     logger.info("%s ran %s", event.name, place)
     why = f": {'; '.join(event.reasons)}" if event.reasons else ""
     logger.debug("%s took %.3g s%s", event.name, event.duration, why)
-
-
-def _look_upstream() -> None:
-    global _upstream
-    from accelsk.profiling.workers import upstream
-
-    _upstream = upstream()
 
 
 @contextmanager
