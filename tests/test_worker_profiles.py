@@ -270,6 +270,9 @@ def test_half_a_line_waits_for_its_other_half(a_folder_of_its_own):
     with file.open("a") as half:
         half.write(line[10:] + "\n")
     assert len(spool.take()) == 1
+    with file.open("a") as broken:  # by a disk that was full in between
+        broken.write(line[:10] + line + "\n" + line + "\n")
+    assert len(spool.take()) == 1
     spool.close()
 
 

@@ -163,7 +163,10 @@ class Spool:
             complete = text[: text.rfind(b"\n") + 1]
             self._read[name] = self._read.get(name, 0) + len(complete)
             for line in complete.splitlines():
-                process, record = json.loads(line)
+                try:
+                    process, record = json.loads(line)
+                except ValueError:  # there was no room for the end of a line
+                    continue
                 calls.append((Process(int(name.partition(".")[0]), process), record))
         return sorted(calls, key=lambda call: call[1]["start"])
 
