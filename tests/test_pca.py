@@ -119,6 +119,12 @@ def test_pca_says_scikit_learns_errors(X, options, words):
         decomposition.PCA(**options).fit(X)
 
 
+def test_nothing_to_transform_is_scikit_learns_error():
+    ours = decomposition.PCA(2).fit(ROWS)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        ours.transform(None)
+
+
 @pytest.mark.parametrize("values", [[1e5, 1e3, 1, 1e-3], [1e6, 1e6, 1e-1, 1e-1]])
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])
 def test_pca_has_what_the_covariance_loses(method, values):

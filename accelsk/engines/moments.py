@@ -226,6 +226,8 @@ def mapped(
     """
     import cupy
 
+    if not call.X.given:
+        raise Refusal(Invalid("X is None"))
     flags = []
 
     def checked(X: Any) -> Any:
