@@ -74,6 +74,16 @@ def test_data_on_the_device_stay_there(name):
             assert_same(found, expected, method, 1e-6)
 
 
+def test_arguments_by_name():
+    X, y = data(400)
+    plain = clone(PIPELINES["on the CPU between"])
+    pipeline = ours(clone(plain)).fit(X=X, y=up(y))
+    plain.fit(X=X, y=y)
+    assert_same(pipeline.predict(X=X), plain.predict(X=X))
+    assert type(pipeline.predict(X=up(X))) is DeviceArray
+    assert pipeline.score(X=up(X), y=y) == pipeline.score(y=y, X=X) == plain.score(X=X, y=y)
+
+
 @pytest.mark.parametrize("y_there", [True, False])
 def test_targets_on_either_side_are_taken(y_there):
     X, y = data(400)

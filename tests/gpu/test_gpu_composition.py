@@ -24,7 +24,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import accelsk
 
-pytestmark = pytest.mark.gpu
+# in one worker process, which compiles what all of them need
+pytestmark = [pytest.mark.gpu, pytest.mark.xdist_group("composition")]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
