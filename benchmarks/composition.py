@@ -96,12 +96,19 @@ def timed(call: Callable[[], Any]) -> float:
 
 @contextmanager
 def moving(result: dict[str, Any], X: np.ndarray) -> Iterator[None]:
-    """Put how often X went up, and the bytes that came down, into `result`."""
+    """Put how often X went up, what came down, and what each call took, into `result`."""
     from accelsk.device import traffic
+    from accelsk.profiling.events import listening
 
+    events: list[Any] = []
     before = traffic.moved()
-    yield
+    with listening(events.append):
+        yield
     after = traffic.moved()
+    seconds: dict[str, float] = {}
+    for event in events:
+        seconds[event.name] = seconds.get(event.name, 0.0) + event.duration
+    result["seconds of calls"] = seconds
     result["uploads of X"] = round((after[0] - before[0]) / X.nbytes, 4)
     result["bytes down"] = after[1] - before[1]
 
