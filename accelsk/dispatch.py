@@ -37,7 +37,15 @@ from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal,
 from accelsk.introspection import overridden, replaced, validates_input
 from accelsk.profiling.events import Stopwatch, heard, report
 
-__all__ = ["Method", "Plan", "accelerate_methods", "method_of", "plan"]
+__all__ = [
+    "Method",
+    "Plan",
+    "accelerate_methods",
+    "diagnose",
+    "method_of",
+    "object_to",
+    "plan",
+]
 
 logger = logging.getLogger("accelsk")
 
@@ -305,7 +313,7 @@ def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     except Refusal as refusal:
         reason = refusal.reason
     except Exception as error:
-        reason = _diagnose(error)
+        reason = diagnose(error)
     rewind()
     reasons = (*plan.reasons, reason)
     if isinstance(reason, Invalid):
@@ -329,7 +337,7 @@ def _rewind(call: Call) -> Callable[[], None]:
     return functools.partial(generator.set_state, generator.get_state(legacy=False))
 
 
-def _diagnose(error: Exception) -> str:
+def diagnose(error: Exception) -> str:
     """Return the reason to give for a failure of an engine, and see to what has to be done."""
     if poisons_context(error):
         disable(f"a CUDA error made it unusable ({error})")
@@ -435,7 +443,7 @@ def _fall_back(
         # an error of scikit-learn's goes first, with and without a GPU
         invalid = plan(estimator, method, args, kwargs, assume_usable=True).invalid
     if objects and not invalid:
-        _object(config, chosen)
+        object_to(config, chosen)
     if fits(method.name):
         _release_before_refit(estimator)
     data = args[0] if args else kwargs.get("X", kwargs.get("y"))
@@ -444,7 +452,7 @@ def _fall_back(
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
     result = method.run_original(estimator, args, kwargs)
     if invalid:  # it was expected to raise
-        _object(config, chosen)
+        object_to(config, chosen)
     return result if part is not None or on_host(data) else residency.sent_back(result)
 
 
@@ -460,7 +468,7 @@ def _release_before_refit(estimator: Accelerated) -> None:
         DeviceState.drop(estimator)
 
 
-def _object(config: Config, chosen: Plan) -> None:
+def object_to(config: Config, chosen: Plan) -> None:
     """Do what ``on_fallback`` says, unless the CPU was asked for."""
     if config.device == "cpu" or config.on_fallback == "log":
         return

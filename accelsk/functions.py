@@ -252,14 +252,14 @@ class _Function:
         except Refusal as refusal:
             return None, (refusal.reason,)
         except Exception as error:
-            return None, (dispatch._diagnose(error),)
+            return None, (dispatch.diagnose(error),)
 
     def fall_back(self, reasons: tuple[str, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run scikit-learn's own function on host arrays."""
         plan = dispatch.Plan(self.name, None, None, reasons)
         invalid = plan.invalid
         if not invalid and not any(isinstance(reason, Sooner) for reason in reasons):
-            dispatch._object(current(), plan)
+            dispatch.object_to(current(), plan)
         values = (*args, *kwargs.values())
         answers_on_host = all(map(on_host, values))
         if any(map(is_device_array, values)):
@@ -267,7 +267,7 @@ class _Function:
             kwargs = {name: to_host(value) for name, value in kwargs.items()}
         result = self.original(*args, **kwargs)
         if invalid:  # it was expected to raise
-            dispatch._object(current(), plan)
+            dispatch.object_to(current(), plan)
         if not answers_on_host and isinstance(result, np.ndarray) and result.dtype.kind in "biuf":
             return to_device(result)
         return result
