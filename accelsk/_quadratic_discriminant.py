@@ -127,7 +127,8 @@ def _axes(call: Call, codes: Any, found: Parted) -> dict[str, list[np.ndarray]]:
             variance, axes = discriminant.quadratic(scatter, freedom, reg_param, tol, cupy)
             scalings.append(variance.astype(dtype))
             rotations.append(axes.astype(dtype))
-            stored.append(((variance * axes) @ axes.T).astype(dtype))
+            if call.parameters["store_covariance"]:
+                stored.append(((variance * axes) @ axes.T).astype(dtype))
     else:
         stored = shrunk(call, codes, found).by_class
         for matrix in stored:

@@ -274,3 +274,15 @@ def test_attributes_at_hand_need_no_device(monkeypatch):
 
     monkeypatch.setattr("accelsk.engines.cupy.to_host", broken)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).components_, components)
+
+
+@pytest.mark.parametrize("decades", [1, 5])
+@pytest.mark.parametrize("name", ["PCA", "TruncatedSVD"])
+def test_many_columns_are_decomposed_where_they_are(name, decades):
+    X = with_singular_values(np.logspace(0, -decades, 110), 300, 110)
+    n = 100 if name == "TruncatedSVD" else None
+    ours = getattr(decomposition, name)(**({"n_components": n} if n else {"svd_solver": "full"}))
+    ours.fit(X)
+    np.testing.assert_allclose(ours.singular_values_, np.logspace(0, -decades, 110)[:n], rtol=1e-8)
+    _, _, vectors = np.linalg.svd(X, full_matrices=False)
+    same(np.abs((ours.components_ * vectors[:n]).sum(axis=1)), np.ones(len(vectors[:n])), 1e-6)

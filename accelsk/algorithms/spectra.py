@@ -26,6 +26,9 @@ __all__ = ["HOST_SIZE", "RESOLVED", "Singular", "from_gram", "leading", "nearby"
 #: 3.7 ms there, 0.4, 1.4, 4.4 and 17 ms here.
 HOST_SIZE = 96
 
+#: The same for singular values: 17 ms there and 7 ms here for 200 columns, 44 ms here for 400.
+_HOST_SVD = 512
+
 #: Above this ratio of eigenvalues those of a matrix have nine digits.
 RESOLVED = 1e-6
 
@@ -81,7 +84,7 @@ def from_gram(
         return Singular(xp.sqrt(squares), vectors)
     factor = _factor(gram, xp)
     if factor is not None:
-        _, values, vectors = xp.linalg.svd(factor)
+        values, vectors = _svd(factor, xp)
     elif again is not None:
         if kept < d:
             squares, vectors = leading(gram, d, xp)
@@ -89,6 +92,14 @@ def from_gram(
     else:
         return Singular(xp.sqrt(squares), vectors)
     return Singular(values[:kept], vectors[:kept])
+
+
+def _svd(matrix: Any, xp: Any) -> tuple[Any, Any]:
+    """Return singular values and right vectors, found where that is quicker."""
+    if xp is np or len(matrix) > _HOST_SVD:
+        return xp.linalg.svd(matrix)[1:]
+    _, values, vectors = np.linalg.svd(matrix.get())
+    return xp.asarray(values), xp.asarray(vectors)
 
 
 def _unresolved(squares: Any, least: float | None) -> bool:
@@ -129,5 +140,5 @@ def _refined(squares: Any, vectors: Any, again: Callable[[Any], Any], xp: Any) -
     inner, _ = nearby(again((vectors / scale[:, None]).T), xp)
     inner_squares, inner_vectors = xp.linalg.eigh(inner)
     root = xp.sqrt(xp.maximum(inner_squares, 0.0))[:, None] * inner_vectors.T
-    _, values, turned = xp.linalg.svd(root * scale)
+    values, turned = _svd(root * scale, xp)
     return values, turned @ vectors
