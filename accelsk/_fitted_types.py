@@ -61,7 +61,8 @@ def as_in_sklearn(
 
 def _examples(call: Call, parameters: dict[str, Any], n_classes: int) -> dict[str, Any]:
     """Return the attributes of a fit to a few rows."""
-    of_X = type(call.X.value) if call.X.kind == "frame" else np.ndarray
+    heading = call.X.heading
+    of_X = type(heading) if hasattr(heading, "columns") else np.ndarray
     targets = (min(2, call.y.shape[1]),) if len(call.y.shape) == 2 else ()
     y_dtype = None if n_classes else call.y.dtype
     weighted = call.sample_weight.given

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import sklearn.linear_model
+import sklearn.model_selection
 from alike import device  # noqa: F401
 from class_cases import binary, classification, regression
 from comparison import assert_same, fitted
@@ -403,3 +404,40 @@ def test_parameters_for_a_splitter_are_scikit_learns_error(name):
         getattr(linear_model, name)().fit(X, y, groups=np.arange(len(X)))
     with pytest.raises((ValueError, TypeError), match="sample_weight"):
         linear_model.OrthogonalMatchingPursuitCV().fit(X, y, sample_weight=WEIGHT)
+
+
+@pytest.mark.parametrize("kind", ["array", "pandas"])
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("BayesianRidge", {"lambda_1": [1e-6, 1.0]}),
+        ("RidgeCV", {"fit_intercept": [True, False]}),
+        ("RidgeCV", {"cv": [2, 3]}),
+        ("LassoCV", {"cv": [2, 3]}),
+        ("RidgeClassifier", {"alpha": [0.1, 100.0]}),
+        ("OrthogonalMatchingPursuit", {"n_nonzero_coefs": [2, 4]}),
+    ],
+)
+def test_a_search_over_linear_models_is_scikit_learns(name, parameters, kind):
+    from accelsk.model_selection import GridSearchCV
+
+    rows, labels, *_ = classification()
+    target = labels if "Classifier" in name else y
+    if kind == "pandas":
+        frames = pytest.importorskip("pandas")
+        rows = frames.DataFrame(rows.astype(np.float32)).rename(columns="column {}".format)
+    ours = GridSearchCV(getattr(linear_model, name)(), parameters, cv=3, error_score="raise")
+    theirs = sklearn.model_selection.GridSearchCV(
+        getattr(sklearn.linear_model, name)(), parameters, cv=3
+    )
+    ours.fit(rows, target), theirs.fit(rows, target)
+    rtol = 1e-8 if kind == "array" else 5e-3
+    found, expected = ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"]
+    np.testing.assert_allclose(found, expected, rtol)
+    if kind == "array":
+        assert ours.best_params_ == theirs.best_params_
+    found, expected = fitted(ours.best_estimator_), fitted(theirs.best_estimator_)
+    assert found.keys() == expected.keys()
+    for attribute in ("coef_", "intercept_"):
+        assert type(found[attribute]) is type(expected[attribute])
+        assert np.asarray(found[attribute]).dtype == np.asarray(expected[attribute]).dtype
