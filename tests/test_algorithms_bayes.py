@@ -130,3 +130,26 @@ def test_naive_bayes_answers_extended_precision_in_it(name):
     with accelsk.config_context(on_fallback="log"):
         ours = getattr(naive_bayes, name)().fit(X, LABELS)
         assert_same_bayes(ours, getattr(sklearn.naive_bayes, name)().fit(X, LABELS), X, LABELS)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("offset", [0, 1e6])
+def test_gaussian_moments_come_in_blocks_of_rows(offset, weighted):
+    rng = np.random.RandomState(0)
+    y = np.arange(5000) % 3
+    X = rng.randn(5000, 12) * np.geomspace(0.1, 10, 12) + 3 * rng.randn(3, 12)[y] + offset
+    weight = rng.rand(5000) if weighted else None
+    theirs = sklearn.naive_bayes.GaussianNB().fit(X, y, weight)
+    with accelsk.config_context(device_memory_limit=50_000):
+        ours = naive_bayes.GaussianNB().fit(X, y, weight)
+        assert_same_bayes(ours, theirs, X, y, 1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gaussian_predictions_of_rows_that_are_not_finite_are_errors(method):
+    ours = naive_bayes.GaussianNB().fit(COUNTS, LABELS)
+    for bad in (np.nan, np.inf):
+        X = COUNTS.astype(float)
+        X[3, 4] = bad
+        with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+            getattr(ours, method)(X)
