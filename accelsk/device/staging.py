@@ -72,7 +72,7 @@ class _Way:
         return max(1 << 16, min(self.piece_bytes, share))
 
 
-UPLOAD = _Way("upload", 12, 4 << 20)
+UPLOAD = _Way("upload", 10, 6 << 20)
 DOWNLOAD = _Way("download", 16, 4 << 20)
 
 
