@@ -14,6 +14,7 @@ import numpy as np
 
 from accelsk._blas import one_thread
 from accelsk.algorithms import fold_scores
+from accelsk.algorithms.fused import errors
 from accelsk.algorithms.moments import CHUNK, Accumulator, Moments, first_estimate, merged
 from accelsk.config import current
 from accelsk.device import probe
@@ -260,6 +261,7 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
         raise Refusal("the score of one row is not defined")
     sums: Any = None
     shift: Any = None
+    total: Any = 0
     for X, Y, weight in blocks(call):
         predicted = predict(as_float(X)).reshape(len(X), -1)
         if predicted.shape != Y.shape:
@@ -267,13 +269,11 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
         if shift is None:
             shift = first_estimate(Y, cupy)
         factors = cupy.ones(len(X)) if weight is None else weight.astype(np.float64, copy=False)
-        apart, left = Y - shift, Y.astype(np.float64, copy=False) - predicted
-        # weights, sums and squares of the targets, squares of what is left
-        found = cupy.stack([apart, apart * apart, left * left]).transpose(1, 0, 2)
-        found = cupy.append(factors @ found.reshape(len(X), -1), factors.sum())
+        found = factors @ errors(Y, predicted, shift, cupy)
         sums = found if sums is None else sums + found
-    *sums, total = cupy.asnumpy(sums)
-    targets, squares, left = np.reshape(sums, (3, -1))
+        total = len(X) + total if weight is None else factors.sum() + total
+    targets, squares, left = cupy.asnumpy(sums).reshape(3, -1)
+    total = float(total)
     squares = squares - targets**2 / total
     if not (total > 0 and np.isfinite(left).all() and np.isfinite(squares).all()):
         raise Refusal(Invalid("X or y contains NaN or infinity"))

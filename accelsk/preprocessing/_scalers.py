@@ -128,7 +128,7 @@ def _moments(call: Call) -> columns.Moments:
         return columns.Moments(*map(to_host, accumulator.result()))
 
     found = over_rows()
-    if np.any(found.count == 0):
+    if np.any(found.count == 0) or np.any(found.rows == 0):
         raise Refusal("a column has no value")
     if not (np.isfinite(found.mean).all() and np.isfinite(found.squares).all()):
         raise Refusal(Invalid("X contains infinity, or sums overflow"))

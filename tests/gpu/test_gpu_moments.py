@@ -12,6 +12,7 @@ from test_least_squares import *  # noqa: F403
 
 import accelsk
 from accelsk import linear_model, preprocessing
+from accelsk.algorithms import fused
 from accelsk.algorithms.class_moments import ClassAccumulator, GroupAccumulator
 from accelsk.algorithms.moments import Accumulator
 from accelsk.device.transfer import to_device
@@ -117,6 +118,23 @@ def test_scalers_of_long_data(long, name, order):
         np.testing.assert_allclose(getattr(ours, attribute), expected, rtol=1e-9)
     np.testing.assert_allclose(ours.transform(X), theirs.transform(X), rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(ours.fit_transform(X), theirs.transform(X), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.uint8, bool])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_fused_steps_are_those_of_numpy(dtype, order):
+    import cupy
+
+    rng = np.random.default_rng(0)
+    X = np.array(rng.normal(size=(501, 7)) * 9, dtype, order=order)
+    if X.dtype.kind == "f":
+        X[rng.random(X.shape) < 0.1] = np.nan
+    shift, predicted = rng.normal(size=7), rng.normal(size=(501, 7)).astype(np.float32)
+    X_there, shift_there, predicted_there = map(cupy.asarray, (X, shift, predicted))
+    found = fused.about(X_there, shift_there, cupy).get()
+    np.testing.assert_allclose(found, fused.about(X, shift, np), rtol=1e-14)
+    found = fused.errors(X_there, predicted_there, shift_there, cupy).get()
+    np.testing.assert_allclose(found, fused.errors(X, predicted, shift, np), rtol=1e-14)
 
 
 def test_memory_is_bounded_by_the_limit(long):
