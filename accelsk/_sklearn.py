@@ -11,6 +11,8 @@ name                             module                             versions
 ``_get_output_config``           ``sklearn.utils._set_output``      1.6 to 1.9
 ``_alpha_grid``                  ``sklearn.linear_model.            1.6 to 1.9
                                  _coordinate_descent``
+``_IdentityRegressor``           ``sklearn.linear_model._ridge``    1.6 to 1.9
+``_IdentityClassifier``          ``sklearn.linear_model._ridge``    1.6 to 1.9
 ``_safe_indexing``               ``sklearn.utils``                  1.6 to 1.9
 ``_align_api_if_sparse``         ``sklearn.utils``                  1.9
 ``kernel_norm``                  ``sklearn.neighbors._kd_tree``     1.6 to 1.9
@@ -44,6 +46,8 @@ __all__ = [
     "check_feature_names",
     "check_optimize_result",
     "get_feature_names",
+    "identity_classifier",
+    "identity_regressor",
     "kernel_norm",
     "newton_cg",
     "openmp_effective_n_threads",
@@ -71,6 +75,8 @@ def _private(module: str, name: str) -> Callable[..., Any]:
 check_feature_names = _private("sklearn.utils.validation", "_check_feature_names")
 check_optimize_result = _private("sklearn.utils.optimize", "_check_optimize_result")
 get_feature_names = _private("sklearn.utils.validation", "_get_feature_names")
+identity_classifier = _private("sklearn.linear_model._ridge", "_IdentityClassifier")
+identity_regressor = _private("sklearn.linear_model._ridge", "_IdentityRegressor")
 kernel_norm = _private("sklearn.neighbors._kd_tree", "kernel_norm")
 newton_cg = _private("sklearn.utils.optimize", "_newton_cg")
 safe_indexing = _private("sklearn.utils", "_safe_indexing")
