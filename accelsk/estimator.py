@@ -375,18 +375,23 @@ class Accelerated(Counterpart):
         return object.__getattribute__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._accelsk_held() and name in self._accelsk_watched_names():
+        # a fit in scikit-learn comes here a dozen times: mostly there is nothing to release
+        if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
             self._accelsk_release()
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        if self._accelsk_held() and name in self._accelsk_watched_names():
+        if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
             self._accelsk_release()
         super().__delattr__(name)
 
     def _accelsk_held(self) -> bool:
         """Whether there may be a model on the device."""
         return SLOT in self.__dict__ or id(self) in DeviceState.restored
+
+    def _accelsk_minds(self, name: str) -> bool:
+        """Whether there may be a model on the device that an attribute would make stale."""
+        return self._accelsk_held() and name in self._accelsk_watched_names()
 
     @classmethod
     def _accelsk_fitted_names(cls) -> frozenset[str]:

@@ -18,13 +18,13 @@ from engine import GENERIC, AcceleratedCentering, AcceleratedLine, engine_of
 import accelsk
 from accelsk import runtime, tuning, warmup
 from accelsk.costs import machine, samples, startup, store
-from accelsk.costs.measure import Grid, measure
+from accelsk.costs.measure import measure
 from accelsk.costs.model import CPU, Table
 from accelsk.device import probe
 from accelsk.dispatch import method_of
 from accelsk.profiling.events import listening
 
-TINY = Grid({4: (20, 60), 10: (30,)})
+TINY = ((20, 4), (60, 4), (30, 10))
 
 
 class _Terminal(io.StringIO):
@@ -62,6 +62,11 @@ def test_a_class_whose_time_is_over_is_measured_once_at_least():
     found = measure(AcceleratedLine, 0.0, TINY)
     assert all(len(points) <= 2 for points in found.observations.values())
     assert ("fit", "test") in found.observations
+
+
+def test_a_side_that_is_measured_at_one_size_is_not_taken_to_be_constant():
+    found = measure(AcceleratedLine, 5.0, TINY[:1])
+    assert [term for _, term in found.curve("fit", CPU).terms] == ["n"]
 
 
 def test_a_class_that_fails_costs_itself_only(caplog):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import log
@@ -30,10 +30,13 @@ __all__ = ["GRID", "Grid", "Measurement", "measure"]
 logger = logging.getLogger("accelsk")
 
 #: Repeated until it has taken this long, or this often: one small call says little.
-_LONG, _OFTEN = 0.03, 6
+_LONG, _OFTEN = 0.025, 5
 
 #: A call that takes no more than this part of the time of its class is made twice at least.
 _TWICE = 0.1
+
+#: A call that takes so many times what was expected is made again.
+_SURPRISE = 4
 
 #: No call may be expected to take more than this part of the time of its class.
 _SHARE = 0.3
@@ -42,22 +45,22 @@ _SHARE = 0.3
 _LARGE = 200_000
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The sizes to measure: for each number of columns the numbers of rows, growing."""
+#: The sizes to measure, rows and columns, in the order in which they are measured: where the time
+#: is short, the first few have to say what grows with what.
+Grid = Sequence[tuple[int, int]]
 
-    rows: dict[int, tuple[int, ...]]
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        points = [(n, d) for d, column in self.rows.items() for n in column]
-        return iter(sorted(points, key=lambda point: point[0] * point[1]))
-
-
-GRID = Grid(
-    {
-        8: (64, 400, 3_000, 30_000, 250_000, 1_250_000),
-        128: (64, 300, 2_000, 15_000, 80_000),
-    }
+GRID: Grid = (
+    (64, 8),
+    (3_000, 8),
+    (2_000, 128),
+    (30_000, 8),
+    (250_000, 8),
+    (15_000, 128),
+    (300, 128),
+    (400, 8),
+    (80_000, 128),
+    (1_250_000, 8),
+    (64, 128),
 )
 
 
@@ -90,7 +93,11 @@ class Measurement:
         """Return the coefficients that fit what was measured."""
         key = method, place
         terms = self.work.terms(method, on_cpu=place == CPU)
-        curve = fitted(terms, self.observations.get(key, ()))
+        found = self.observations.get(key, ())
+        if place == CPU and len({(o.letters["n"], o.letters["d"]) for o in found}) == 1:
+            # too slow to be measured at any other size: it is not constant
+            terms = tuple(term for term in terms if "n" in term)[:1] or terms
+        curve = fitted(terms, found)
         if curve is None:
             return None
         return curve._replace(narrow=self.narrow.get(key, 1.0), first=self.first.get(key, 0.0))
@@ -177,8 +184,7 @@ class _Measuring:
         self.deadline = perf_counter() + seconds
         self.result = Measurement(name_of(cls) or cls.__qualname__)
         self._begun = 0
-        self._over: set[tuple[str, str, int]] = set()
-        self._newest: dict[tuple[str, str, int], tuple[float, int, float]] = {}
+        self._newest: dict[tuple[str, str], tuple[float, int, int, float]] = {}
         names = [name for engine in cls._accelsk_engines for name in engine.methods]
         names = [ALIASES[name] if ALIASES.get(name) in names else name for name in names]
         names = [*dict.fromkeys(names)]
@@ -225,41 +231,45 @@ class _Measuring:
             logger.info("%s.%s: %s: %s", self.result.name, method, type(error).__name__, error)
             return None
 
+    def _expected(self, method: str, place: str, point: _Point) -> float | None:
+        """Return what a call may be expected to take, from the newest one."""
+        if (method, place) not in self._newest:
+            return None
+        seconds, rows, columns, power = self._newest[method, place]
+        return seconds * (point.rows / rows) ** power * max(point.columns / columns, 1.0)
+
     def _is_over(self, method: str, place: str, point: _Point) -> bool:
         """Whether a call would take too much of the time that the class has."""
-        key = method, place, point.columns
-        if key in self._over or (self._begun and perf_counter() > self.deadline):
+        if self._begun and perf_counter() > self.deadline:
             return True
-        if key not in self._newest:
-            return False
-        seconds, size, power = self._newest[key]
-        expected = seconds * (point.rows * point.columns / size) ** power
-        if expected > _SHARE * self.allowed:
-            self._over.add(key)
-        return key in self._over
+        expected = self._expected(method, place, point)
+        return expected is not None and expected > _SHARE * self.allowed
 
     def _remember(self, method: str, place: str, point: _Point, seconds: float) -> None:
         """Have on record what the next size can be told by."""
-        key, size = (method, place, point.columns), point.rows * point.columns
         power = 0.7
-        if key in self._newest:
-            before, smaller, _ = self._newest[key]
-            power = max(power, log(seconds / before) / log(size / smaller))
-        self._newest[key] = seconds, size, power
+        if (method, place) in self._newest:
+            before, rows, columns, power = self._newest[method, place]
+            if columns == point.columns and rows < point.rows:
+                power = max(0.7, log(seconds / before) / log(point.rows / rows))
+        self._newest[method, place] = seconds, point.rows, point.columns, power
 
     def _record(self, method: str, place: str, point: _Point, seconds: float, **sizes: Any) -> None:
         found = self.result.observations.setdefault((method, place), [])
         found.append(Observation(point.sizes(**sizes), seconds))
 
-    def _repeated(self, call: Callable[[], Any], first: float) -> float:
+    def _repeated(
+        self, call: Callable[[], Any], first: float, expected: float | None = None
+    ) -> float:
         """Return the median time of a call that took `first` the first time."""
         times: list[float] = []
         while sum(times) + first < _LONG and len(times) < _OFTEN:
             times.append(_clock(call))
         if times:
             return median(times)
-        # one time may be anything
-        return min(first, _clock(call)) if first < _TWICE * self.allowed else first
+        # one time may be anything, that of a library that compiles for one
+        suspect = expected is None or first > _SURPRISE * expected
+        return min(first, _clock(call)) if suspect or first < _TWICE * self.allowed else first
 
     def _call(
         self, method: str, point: _Point, model: Any, data: samples.Sample, *, plain: bool = False
@@ -281,7 +291,8 @@ class _Measuring:
         call = self._call(method, point, model, point.data, plain=True)
         if call is None:
             return
-        seconds = self._repeated(call, _clock(call))
+        expected = self._expected(method, CPU, point)
+        seconds = self._repeated(call, _clock(call), expected)
         self._record(method, CPU, point, seconds)
         self._remember(method, CPU, point, seconds)
         if point.large and seconds < self.allowed / 20:
@@ -303,7 +314,8 @@ class _Measuring:
             if engine is None:
                 return None
             if (method, engine) in self.result.first:
-                seconds = self._repeated(call, first)
+                expected = self._expected(method, "gpu", point)
+                seconds = self._repeated(call, first, expected)
             else:
                 seconds = self._repeated(call, _clock(call))
                 self.result.first[method, engine] = extra = max(first - seconds, 0.0)
@@ -323,7 +335,7 @@ class _Measuring:
         call = self._call(method, point, model, point.sent())
         if call is not None:
             first = _clock(call)
-            self._record(method, engine, point, self._repeated(call, first), moves=False)
+            self._record(method, engine, point, self._repeated(call, first, first), moves=False)
 
     def _on_narrow(
         self,
