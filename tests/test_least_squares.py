@@ -270,6 +270,16 @@ def test_what_is_not_finite_is_scikit_learns_error(name, bad):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("X", [None, ROWS[0], ROWS[:0], ROWS[:, :3]], ids=["None", "1d", "0", "3"])
+def test_bad_input_is_invalid_in_the_plan_or_the_engine(name, X, monkeypatch):
+    model = getattr(linear_model, name)().fit(ROWS, TARGETS)
+    with accelsk.profile(quiet=True) as results, pytest.raises(ValueError, match=r"features|array"):
+        model.predict(X)
+    reasons = results.method_calls[f"{name}.predict"].fallback_reasons
+    assert not any("failed" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_weights_that_are_not_right_are_left_to_scikit_learn(name):
     for weight in (-WEIGHTS, WEIGHTS * np.nan, np.zeros(300)):
         with np.errstate(invalid="ignore"), pytest.raises((FallbackError, ValueError)):

@@ -104,7 +104,7 @@ def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
     Refusal
         At the end, where the weights are not valid.
     """
-    X = call.X.array
+    X = _given(call)
     Y = call.y.array if target else None
     scalar = call.sample_weight.kind == "scalar"
     weight = call.sample_weight.array if call.sample_weight.given and not scalar else None
@@ -121,6 +121,13 @@ def blocks(call: Call, *, target: bool = True) -> Iterator[Block]:
             Y_block = Y_block.reshape(len(Y_block), -1)
         yield Block(X_block, Y_block, weight_block)
     valid.check()
+
+
+def _given(call: Call) -> Any:
+    """Return ``X`` as it came."""
+    if not call.X.given:
+        raise Refusal(Invalid("X is None"))
+    return call.X.array
 
 
 def moments(
@@ -237,7 +244,7 @@ def mapped(
         flags.append(valid(X, result))
         return result
 
-    X = call.X.array
+    X = _given(call)
     result = map_rows(checked, (X,), call.on_host, limits(X.shape[1])[0])
     if not bool(cupy.stack(flags).all()):
         raise Refusal(Invalid("X contains NaN or infinity, or the result overflows"))
