@@ -298,7 +298,13 @@ def _writes(estimator: Any) -> bool:
 
 
 def residence(
-    estimator: Any, X: Any, y: Any, *, answers_on_host: bool = False, method: str = "fit"
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    repeats: bool,
+    answers_on_host: bool = False,
+    method: str = "fit",
 ) -> Residence | None:
     """Return the residence of X and y, or None where they are to stay where they are.
 
@@ -307,6 +313,8 @@ def residence(
     estimator : estimator
         What is to be fitted to the rows of each fold.
     X, y : array-like
+    repeats : bool
+        Whether there are several candidates, which may have steps in common.
     answers_on_host : bool, default=False
         Whether predictions go to the host at once.
     method : str, default="fit"
@@ -325,7 +333,8 @@ def residence(
         if any("_skl_callbacks" in vars(one) for one in (estimator, leading)):
             return None
         given = describe(X)
-        session = X.source.session if isinstance(X, Resident) else Session()
+        session = X.source.session if isinstance(X, Resident) else Session(repeats=False)
+        session.repeats = session.repeats or repeats
         if len(given.shape) != 2:
             return None
         residents = _resident(given, given.shape[0], session, answers_on_host=answers_on_host)

@@ -22,7 +22,11 @@ class Search(Composite):
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         X, y = adopted(X), adopted(y)
-        home = None if vars(self).get("_skl_callbacks") else residence(self.estimator, X, y)
+        home = (
+            None
+            if vars(self).get("_skl_callbacks")
+            else residence(self.estimator, X, y, repeats=True)
+        )
         name = f"{self._accelsk_original.__name__}.fit"
         with in_one_process(name, home, self.estimator, X, y, self.n_jobs):
             if home is None:

@@ -38,7 +38,9 @@ class GridSearchCV(Search, _search.GridSearchCV, stands_in=True): ...
 class RandomizedSearchCV(Search, _search.RandomizedSearchCV, stands_in=True): ...
 
 
-def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callable[..., Any]:
+def _resident(
+    original: Callable[..., Any], *, predicts: bool = False, repeats: bool = False
+) -> Callable[..., Any]:
     """Return a function that does as `original` does, with the data on the device.
 
     Parameters
@@ -47,6 +49,8 @@ def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callab
         A function of scikit-learn's that fits an estimator to folds.
     predicts : bool, default=False
         Whether it returns predictions rather than scores.
+    repeats : bool, default=False
+        Whether it fits several candidates to the same rows.
     """
     signature = inspect.signature(original)
 
@@ -64,7 +68,9 @@ def _resident(original: Callable[..., Any], *, predicts: bool = False) -> Callab
         home = None
         if not arguments.get("exploit_incremental_learning"):
             method = arguments.get("method", "fit")
-            home = residence(estimator, X, y, answers_on_host=predicts, method=method)
+            home = residence(
+                estimator, X, y, repeats=repeats, answers_on_host=predicts, method=method
+            )
         with ExitStack() as stack:
             n_jobs = arguments.get("n_jobs")
             stack.enter_context(in_one_process(original.__name__, home, estimator, X, y, n_jobs))
@@ -104,5 +110,5 @@ cross_validate = _resident(_validation.cross_validate)
 cross_val_score = _resident(_validation.cross_val_score)
 cross_val_predict = _resident(_validation.cross_val_predict, predicts=True)
 learning_curve = _resident(_validation.learning_curve)
-validation_curve = _resident(_validation.validation_curve)
+validation_curve = _resident(_validation.validation_curve, repeats=True)
 permutation_test_score = _resident(_validation.permutation_test_score)

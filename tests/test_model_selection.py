@@ -650,6 +650,9 @@ def test_moments_of_a_fold_are_computed_once(X, y, monkeypatch):
     monkeypatch.setattr(moments, "_summed", counted)
     both("GridSearchCV", accelsk.linear_model.Ridge(), {"alpha": [0.1, 1.0, 10.0]}, fit=(X, y))
     assert rows == [18] * 5
+    rows.clear()
+    both("GridSearchCV", accelsk.decomposition.PCA(), {"n_components": [1, 2, 3]}, fit=(X,), cv=3)
+    assert rows == [30] * 3
 
 
 # Resident data
