@@ -58,11 +58,10 @@ def find(arguments: Sequence[str], *, keep_lines: bool = False) -> Program:
         Have `linecache` know the lines of a program that is in no file.
     """
     first, *rest = arguments or [""]
-    # Python shows those lines in tracebacks from 3.13 on
-    keep_lines |= sys.version_info >= (3, 13)
     if first[:2] == "-c":
         source, *rest = [first[2:], *rest] if first[2:] else rest
         argv = ["-c", *rest]
+        keep_lines |= sys.version_info >= (3, 13)  # from there on Python shows them in tracebacks
         return Program(
             lambda: _run_text(source, "<string>", argv, keep_lines), lambda: ["<string>"]
         )
