@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from test_linear_limits import *  # noqa: F403
 from test_linear_models import *  # noqa: F403
 
 import accelsk
