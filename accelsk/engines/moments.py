@@ -51,7 +51,7 @@ _SHARE = 4
 
 #: Beside that many rows, what is done on the host with a Gram matrix of that size is best done by
 #: one thread: others would take cores from the transfer of the next fit.
-_MANY_ROWS, _SMALL = 10_000, 512
+_MANY_ROWS, _SMALL = 10_000, 256
 
 
 class Block(NamedTuple):
