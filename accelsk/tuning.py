@@ -16,8 +16,10 @@ from time import perf_counter
 from typing import Any, TextIO
 
 from accelsk.costs import machine, startup, store
-from accelsk.costs.measure import GRID, Grid, Measurement, measure
+from accelsk.costs.decision import name_of
+from accelsk.costs.measure import GRID, Grid, measure
 from accelsk.costs.model import Table
+from accelsk.costs.work import WORK, Work
 from accelsk.device import probe
 
 __all__ = ["main", "tune"]
@@ -100,14 +102,8 @@ def _first_calls(table: Table, seconds: float) -> None:
 
 def _laborious(cls: Any) -> bool:
     """Whether the time of a class grows faster than its data: it gets what others leave."""
-    fit = Measurement(cls.__name__ if (name := _name(cls)) is None else name).work.fit
+    fit = WORK.get(name_of(cls) or "", Work()).fit
     return any("nn" in term or "t" in term for term in fit)
-
-
-def _name(cls: Any) -> str | None:
-    from accelsk.costs.decision import name_of
-
-    return name_of(cls)
 
 
 def tune(
@@ -140,7 +136,7 @@ def tune(
         from accelsk.support import import_accelerated
 
         import_accelerated()
-        classes = [cls for cls in accelerated_classes().values() if _name(cls) is not None]
+        classes = [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
     usable = probe.unusable() is None
     table = Table(
         {**machine.describe(), "date": datetime.now(UTC).date().isoformat()},
@@ -157,7 +153,7 @@ def tune(
             found = measure(cls, max(allowed, _LEAST), grid)
             table.curves |= found.curves()
             table.measured |= found.points()
-    if usable and any(_name(cls) is not None for cls in ordered):
+    if usable and any(name_of(cls) is not None for cls in ordered):
         progress.show(len(ordered), "first calls")
         _first_calls(table, _FIRST * seconds)
     progress.show(len(ordered), "")

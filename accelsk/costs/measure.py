@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from functools import cached_property
 from math import log
 from statistics import median
 from time import perf_counter
@@ -18,14 +18,15 @@ import numpy as np
 from accelsk import config
 from accelsk.costs import samples
 from accelsk.costs.decision import name_of
-from accelsk.costs.model import CPU, Curve, Observation, fitted
-from accelsk.costs.work import ALIASES, WORK, Work, letters
+from accelsk.costs.measurement import Measurement
+from accelsk.costs.model import CPU, Observation
+from accelsk.costs.work import ALIASES, letters
 from accelsk.estimator import SLOT
 from accelsk.exceptions import Refusal
 from accelsk.profiling.events import listening
 from accelsk.registry import to_sklearn
 
-__all__ = ["GRID", "Grid", "Measurement", "measure"]
+__all__ = ["GRID", "Grid", "measure"]
 
 logger = logging.getLogger("accelsk")
 
@@ -64,69 +65,6 @@ GRID: Grid = (
 )
 
 
-@dataclass
-class Measurement:
-    """What was measured of one class.
-
-    Attributes
-    ----------
-    name : str
-        The class below ``accelsk``.
-    observations : dict
-        By method and place.
-    narrow : dict
-        The time for float32 over that for float64, by method and place.
-    first : dict
-        What the first call took longer, by method and place.
-    """
-
-    name: str
-    observations: dict[tuple[str, str], list[Observation]] = field(default_factory=dict)
-    narrow: dict[tuple[str, str], float] = field(default_factory=dict)
-    first: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    @property
-    def work(self) -> Work:
-        return WORK.get(self.name, Work())
-
-    def curve(self, method: str, place: str) -> Curve | None:
-        """Return the coefficients that fit what was measured."""
-        key = method, place
-        terms = self.work.terms(method, on_cpu=place == CPU)
-        found = self.observations.get(key, ())
-        if place == CPU and len({(o.letters["n"], o.letters["d"]) for o in found}) == 1:
-            # too slow to be measured at any other size: it is not constant
-            terms = tuple(term for term in terms if "n" in term)[:1] or terms
-        curve = fitted(terms, found)
-        if curve is None:
-            return None
-        return curve._replace(narrow=self.narrow.get(key, 1.0), first=self.first.get(key, 0.0))
-
-    def curves(self) -> dict[str, dict[str, Curve]]:
-        """Return the coefficients of every method that was measured."""
-        found: dict[str, dict[str, Curve]] = {}
-        for method, place in self.observations:
-            if (curve := self.curve(method, place)) is not None:
-                found.setdefault(f"{self.name}.{method}", {})[place] = curve
-        return found
-
-    def points(self) -> dict[str, dict[str, list[list[float]]]]:
-        """Return rows, columns, measured and expected seconds of all that was measured."""
-        found: dict[str, dict[str, list[list[float]]]] = {}
-        for (method, place), observations in self.observations.items():
-            curve = self.curve(method, place)
-            found.setdefault(f"{self.name}.{method}", {})[place] = [
-                [
-                    int(o.letters["n"]),
-                    int(o.letters["d"]),
-                    float(f"{o.seconds:.3g}"),
-                    float(f"{curve.seconds(o.letters):.3g}") if curve else 0.0,
-                ]
-                for o in observations
-            ]
-        return found
-
-
 def _clock(call: Callable[[], Any]) -> float:
     start = perf_counter()
     call()
@@ -141,12 +79,18 @@ class _Point:
     def __init__(self, measuring: _Measuring, rows: int, columns: int, variant: int) -> None:
         self.measuring = measuring
         self.variant = variant
-        self.data = samples.sample(measuring.cls, rows, columns)
-        self.rows, self.columns = rows, columns if self.data.X is not None else 1
+        self.rows, self.columns = rows, columns
+        if samples.takes_labels_only(measuring.cls):
+            self.columns = 1
+
+    @cached_property
+    def data(self) -> samples.Sample:
+        return samples.sample(self.measuring.cls, self.rows, self.columns)
 
     @property
     def large(self) -> bool:
-        return self.rows * self.columns >= _LARGE and type(self.data.X) is np.ndarray
+        enough = self.rows * self.columns >= _LARGE
+        return enough and type(self.data.X) is np.ndarray
 
     def new(self, *, plain: bool = False) -> Any:
         estimator = samples.new(self.measuring.cls, self.variant)
@@ -210,7 +154,9 @@ class _Measuring:
             return
         if model is not None and SLOT in vars(model):
             self._move(model, point)
-        elif not self._is_over("fit", CPU, point):
+        elif not self._is_over("fit", CPU, point) and not all(
+            self._is_over(method, "gpu", point) for method in self.others
+        ):
             model = point.new()
             with config.config_context(device="cpu"):
                 model.fit(**(samples.arguments(model, "fit", point.data) or {}))

@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 
 from accelsk.costs.decision import name_of
 
-__all__ = ["Sample", "arguments", "new", "sample", "variants"]
+__all__ = ["Sample", "arguments", "new", "sample", "takes_labels_only"]
 
 #: What a class is tried with, where its defaults do not do: several, where a size depends on it.
 _PARAMETERS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -48,11 +48,6 @@ class Sample(NamedTuple):
 
     X: Any
     y: Any
-
-
-def variants(cls: Any) -> int:
-    """Return how many sets of hyperparameters a class is tried with."""
-    return len(_PARAMETERS.get(name_of(cls) or "", ({},)))
 
 
 def new(cls: Any, variant: int = 0) -> Any:
@@ -107,13 +102,20 @@ def _target(rows: int, columns: int) -> np.ndarray:
     return few.sum(axis=1) + np.random.default_rng(5).normal(size=rows)
 
 
+def takes_labels_only(cls: Any) -> bool:
+    """Whether methods of a class have no X."""
+    from sklearn.utils import get_tags
+
+    return not get_tags(new(cls)).input_tags.two_d_array
+
+
 def sample(cls: Any, rows: int, columns: int, dtype: Any = np.float64) -> Sample:
     """Return data of a kind that `cls` takes."""
     from sklearn.utils import get_tags
 
     estimator = new(cls)
     tags = get_tags(estimator)
-    if not tags.input_tags.two_d_array:
+    if takes_labels_only(cls):
         return Sample(None, np.random.default_rng(3).integers(0, 100, rows))
     if tags.input_tags.categorical:
         return Sample(_categories(rows, columns), np.arange(rows) % 2)
