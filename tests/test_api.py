@@ -28,6 +28,7 @@ CORE = sorted(
         *("algorithms", "composite", "config", "costs", "data", "device", "dispatch", "engines"),
         *("estimator", "exceptions", "explanation", "introspection", "profiling", "registry"),
         *("residency", "runtime", "support", "versions"),
+        *("doctor", "patching", "pytest_plugin", "runner"),
     }
 )
 
@@ -40,6 +41,7 @@ def test_names_of_the_design_are_there():
     assert set(accelsk.__all__) >= {
         *("config_context", "enabled", "explain", "from_sklearn", "get_config", "install"),
         *("is_proxy", "profile", "register", "set_config", "to_sklearn"),
+        *("info", "is_patched", "patch", "patched", "unpatch"),
     }
     assert all(hasattr(accelsk, name) for name in accelsk.__all__)
     assert accelsk.__version__
