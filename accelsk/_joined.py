@@ -8,6 +8,7 @@ from typing import Any
 
 from accelsk import registry, residency
 from accelsk.composite import Composite
+from accelsk.device.resident import Resident
 from accelsk.device.transfer import is_device_array, to_host
 from accelsk.profiling.events import Stopwatch, report
 from accelsk.residency import Block, Part, Segment, Stays, is_ours, takes
@@ -34,6 +35,9 @@ class Joining(Composite):
 
     def _accelsk_takes(self, method: str, X: Any, y: Any) -> bool:
         held = self._accelsk_transformers(method)
+        named = isinstance(X, Resident) and X.feature_names is not None
+        if named and "passthrough" in self._accelsk_held(method):
+            return False  # scikit-learn notes the names of what it passes through
         X = X if self._accelsk_same_data else None
         return bool(held) and all(takes(one, method, X, y) for one in held)
 

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, PolynomialFeatures, StandardScaler
 
 import accelsk
@@ -119,6 +119,13 @@ PIPELINES = {
     ),
     "union of pipelines": make_pipeline(
         make_union(make_pipeline(StandardScaler(), MinMaxScaler()), "passthrough", "drop"),
+        LogisticRegression(),
+    ),
+    "weighted union": make_pipeline(
+        FeatureUnion(
+            [("p", "passthrough"), ("s", StandardScaler()), ("m", MinMaxScaler())],
+            transformer_weights={"p": 0.5, "m": 2.0},
+        ),
         LogisticRegression(),
     ),
     "regression": make_pipeline(StandardScaler(), PolynomialFeatures(2), Ridge()),

@@ -353,6 +353,17 @@ def test_names_of_features():
         ]
 
 
+def test_names_of_what_is_passed_through():
+    pd = pytest.importorskip("pandas")
+    X, y = data(400)
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    plain = clone(PIPELINES["weighted union"])
+    pipeline = ours(clone(plain)).fit(frame, y)
+    plain.fit(frame, y)
+    assert_same(pipeline[:-1].get_feature_names_out(), plain[:-1].get_feature_names_out())
+    assert_same(pipeline.predict(frame), plain.predict(frame))
+
+
 def test_messages(capsys):
     X, y = data(400)
     plain = make_pipeline(StandardScaler(), "passthrough", MinMaxScaler(), Ridge(), verbose=True)

@@ -237,6 +237,10 @@ class Resident:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __mul__(self, weight: Any) -> Any:
+        # a union of scikit-learn's weighs what it passes through
+        return self.on_device * weight
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = np.asarray(self.get(), dtype)
         return array.copy() if copy else array
