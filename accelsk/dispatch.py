@@ -360,6 +360,10 @@ def _failure(error: Exception) -> str:
     return f"the engine failed: {type(error).__name__}: {first_line}"
 
 
+#: Arguments of these types are on the host, whatever they hold.
+_HOST_TYPES = frozenset({np.ndarray, type(None), bool, int, float, str})
+
+
 def _goes_plainly(estimator: Accelerated, method: Method, args: tuple, kwargs: dict) -> bool:
     """Whether a call can only go to scikit-learn, and nobody would hear why.
 
@@ -371,14 +375,18 @@ def _goes_plainly(estimator: Accelerated, method: Method, args: tuple, kwargs: d
         # without CuPy there is no argument to bring back, without a model no attribute
         plain = "cupy" not in sys.modules and not estimator._accelsk_held()
         return quiet and plain and not heard()
-    if config.device == "gpu" or kwargs or not args or residency.current_run() is not None:
+    data = args[0] if args else kwargs.get("X")
+    if config.device == "gpu" or type(data) is not np.ndarray:
+        return False
+    if residency.current_run() is not None:  # the steps of a pipeline are weighed together
         return False
     state = estimator.__dict__.get(SLOT) or DeviceState.restored.get(id(estimator))
     if state is not None and (not state.fetched or fits(method.name)):
         return False  # there are attributes to fetch first
     return (
-        all(type(value) is np.ndarray for value in args)
-        and costs.is_known_to_be_sooner(estimator, method.owner, method.name, args[0])
+        _HOST_TYPES.issuperset(map(type, args))
+        and _HOST_TYPES.issuperset(map(type, kwargs.values()))
+        and costs.is_known_to_be_sooner(estimator, method.owner, method.name, data)
         and not heard()
     )
 

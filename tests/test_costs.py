@@ -554,3 +554,11 @@ def test_a_known_small_fit_takes_the_place_of_one_on_the_device(table):
     model = on_gpu(20)
     model.fit(X, 2 * y)
     np.testing.assert_allclose(model.coef_, [2.0, 2.0])
+
+
+def test_arguments_by_name_are_as_good_as_any(table, monkeypatch):
+    X, y = data(20)
+    AcceleratedLine().fit(X=X, y=y)
+    monkeypatch.setattr(decision, "_better_on_cpu", lambda *_: pytest.fail("it was weighed again"))
+    model = AcceleratedLine().fit(X, y=y, sample_weight=None)
+    np.testing.assert_allclose(model.coef_, [1.0, 1.0])
