@@ -7,8 +7,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
 
 import accelsk
 
@@ -88,11 +89,25 @@ def _run_program(options: argparse.Namespace, arguments: list[str]) -> None:
     program = runner.find(arguments, keep_lines=options.line_profile)
     with ExitStack() as reports:
         if options.profile:
-            results = reports.enter_context(accelsk.profile(quiet=True))
-            reports.callback(lambda: print(results, file=sys.stderr))
+            reports.enter_context(_shown(accelsk.profile(quiet=True)))
         if options.line_profile:
-            reports.enter_context(accelsk.line_profile(*program.files()))
+            reports.enter_context(_shown(accelsk.line_profile(*program.files(), quiet=True)))
         runner.run(program, hide=options.verbose < 2)
+
+
+@contextmanager
+def _shown(report: AbstractContextManager[Any]) -> Iterator[None]:
+    """Enter a block that gives a report, and show that once it is complete, however it ends."""
+    from accelsk.profiling.show import show
+
+    results = None
+    try:
+        with report as results:
+            yield
+    finally:
+        if results is not None:
+            sys.stdout.flush()
+            show(results, sys.stderr)
 
 
 # Commands

@@ -354,3 +354,27 @@ def test_a_forked_process_may_leave_the_block(real_folder):
     assert leaves_as_it_should()
     with accelsk.profile(quiet=True):
         pass
+
+
+_PROGRAM = """
+from joblib import Parallel, delayed
+from sklearn.linear_model import Ridge
+Parallel(n_jobs=2)(delayed(Ridge().fit)([[0.0], [1.0]], [0.0, 1.0]) for _ in range(4))
+print("done")
+"""
+
+
+def test_command_line_reports_the_calls_of_workers(tmp_path):
+    (tmp_path / "program.py").write_text(_PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "accelsk", "--profile", "--line-profile", "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ACCELSK_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "4 calls ran in" in done.stderr
+    assert "4 calls in worker processes are part of no line" in done.stderr
+    assert 'print("done")' in done.stderr
