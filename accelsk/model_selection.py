@@ -16,6 +16,7 @@ from accelsk._residence import Residence, in_one_process, residence
 from accelsk._search import Search
 from accelsk.device.foreign import adopted, in_kind
 from accelsk.device.transfer import on_host, to_device, to_host
+from accelsk.metrics._scorers import plain
 
 if TYPE_CHECKING:
     from sklearn.model_selection import *  # noqa: F403
@@ -63,6 +64,8 @@ def _resident(
             given = arguments["X"]
             X, y = arguments["X"], arguments["y"] = adopted(given), adopted(arguments["y"])
             estimator = arguments["estimator"]
+            if "scoring" in arguments:
+                arguments["scoring"] = plain(arguments["scoring"])
         except (KeyError, TypeError):
             return original(*args, **kwargs)
         home = None

@@ -28,6 +28,7 @@ from sklearn.svm import SVC
 import accelsk
 import accelsk.decomposition
 import accelsk.linear_model
+import accelsk.metrics
 import accelsk.model_selection as ours
 import accelsk.pipeline
 import accelsk.preprocessing
@@ -391,6 +392,17 @@ def test_errors_are_scikit_learns(arguments, error, X, y):
     assert raised[0] == raised[1]
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         ours.GridSearchCV(GENERIC[Ridge](), {"alpha": [1.0]}).fit(X, y[:-1])
+
+
+def test_a_metric_is_no_scorer(X, codes):
+    for metric in (accuracy_score, accelsk.metrics.accuracy_score):
+        with pytest.raises(ValueError, match="make_scorer"):
+            ours.cross_val_score(GENERIC[Ridge](), X, codes, scoring=metric)
+        with pytest.raises(ValueError, match="make_scorer"):
+            accelsk.metrics.check_scoring(GENERIC[Ridge](), scoring=metric)
+    scorer = make_scorer(accelsk.metrics.accuracy_score)
+    assert accelsk.metrics.check_scoring(GENERIC[Ridge](), scorer) is scorer
+    assert pickle.loads(pickle.dumps(scorer))._score_func is accelsk.metrics.accuracy_score
 
 
 # Functions

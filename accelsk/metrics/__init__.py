@@ -26,6 +26,7 @@ from accelsk.metrics._regression import (  # noqa: F401 - public names
     root_mean_squared_error,
     root_mean_squared_log_error,
 )
+from accelsk.metrics._scorers import check_scoring  # noqa: F401 - a public name
 
 if TYPE_CHECKING:
     from sklearn.metrics import *  # noqa: F403
