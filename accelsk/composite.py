@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -138,8 +139,13 @@ def _eligible(composite: Any, X: Any) -> bool:
     watched = bool(vars(composite).get("_skl_callbacks"))
     if not residency.is_ours(composite) or not residency.usable() or watched:
         return False
-    small = type(X) is np.ndarray and X.nbytes < _SMALL
-    return not small or current().device != "auto"
+    return current().device != "auto" or not _small(X)
+
+
+def _small(X: Any) -> bool:
+    """Whether X is on the host and too small to be worth the question."""
+    plain = type(X).__module__.partition(".")[0] in ("numpy", "pandas", "polars")
+    return plain and 8 * math.prod(getattr(X, "shape", ())) < _SMALL
 
 
 def _rewind(composite: Any) -> Callable[[], None]:

@@ -97,6 +97,15 @@ def test_tensors_through_a_pipeline():
     assert isinstance(pipeline.score(Tensor(X), labels), float)
 
 
+def test_small_tensors_through_the_cpu():
+    X, y = data(20)
+    plain = make_pipeline(StandardScaler(), OnCpu(), Ridge()).fit(X, y)
+    with accelsk.config_context(device="auto"):
+        found = ours(plain).predict(Tensor(X))
+    assert type(found) is Tensor
+    assert_same(found.values, plain.predict(X))
+
+
 def test_a_target_alone_may_be_a_tensor():
     X, y = data(200)
     ridge = ours(Ridge()).fit(X, Tensor(y.astype(np.float64)))
