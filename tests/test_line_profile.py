@@ -163,7 +163,7 @@ def test_loop_on_one_line_is_one_line(run):
     assert done.lines["for i in range(5): call()"].hits >= 1
 
 
-def test_comprehension_is_part_of_its_line(run):
+def test_comprehension_is_part_of_its_line(run, way):
     done = run(
         """
         x = [call() for _ in range(4)]
@@ -173,7 +173,10 @@ def test_comprehension_is_part_of_its_line(run):
         )
         """
     )
-    assert hits(done.lines) == {"x = [call() for _ in range(4)]": 1, "y = sum(": 1}
+    (x, times), *others = hits(done.lines).items()
+    assert (x, others) == ("x = [call() for _ in range(4)]", [("y = sum(", 1)])
+    # since it is no function of its own any more, `sys.settrace` tells of each pass
+    assert times == 1 or (way == "tracing" and sys.version_info >= (3, 12))
     assert done.lines["x = [call() for _ in range(4)]"].gpu_calls == 4
     assert done.lines["y = sum("].gpu_calls == 3
 
@@ -469,6 +472,9 @@ def test_modules_and_folders(tmp_path, monkeypatch):
     (tmp_path / "two.py").write_text("def g():\n    return 2\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "pack")
+    for name in ("one", "two"):  # there are none before, nor afterwards
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
     import one
     import two
 
@@ -477,8 +483,22 @@ def test_modules_and_folders(tmp_path, monkeypatch):
             one.f()
             two.g()
         assert {Path(file).stem for file in results.lines} == names
-    monkeypatch.delitem(sys.modules, "one")
-    monkeypatch.delitem(sys.modules, "two")
+
+
+def test_functions_that_are_equal_are_told_apart_by_their_file(tmp_path):
+    source = "def f():\n    return 1\n"
+    functions = []
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text(source)
+        space = {}
+        exec(compile(source, str(tmp_path / name), "exec"), space)
+        functions.append(space["f"])
+    one, two = functions
+    assert one.__code__ == two.__code__
+    with line_profile(tmp_path, quiet=True) as results:
+        one()
+        two()
+    assert {Path(file).name for file in results.lines} == {"one.py", "two.py"}
 
 
 def test_string_with_source_in_the_line_cache(monkeypatch):
@@ -543,8 +563,9 @@ def test_another_tracer_is_told_of_and_put_back(monkeypatch):
         sys.settrace(before)
 
 
-@needs_monitoring
-def test_another_tool_keeps_its_number():
+def test_another_tool_keeps_its_number(way):
+    if way == "tracing":
+        return  # has no numbers
     names = [sys.monitoring.PROFILER_ID, 3, 4]
     clock = Clock()
     try:

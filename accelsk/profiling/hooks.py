@@ -163,7 +163,8 @@ class Monitoring(Hooks):
         super().__init__(clock, watched)
         self._monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         self._tool = tool
-        self._codes: set[CodeType] = set()
+        #: By identity: functions of different files can be equal.
+        self._codes: dict[int, CodeType] = {}
         events = self._monitoring.events
         self._local = events.LINE | events.PY_RETURN | events.PY_YIELD | events.PY_RESUME
         self._callbacks = {
@@ -192,7 +193,7 @@ class Monitoring(Hooks):
 
     def stop(self) -> None:
         self._monitoring.set_events(self._tool, 0)
-        for code in self._codes:
+        for code in self._codes.values():
             self._monitoring.set_local_events(self._tool, code, 0)
         for event in self._callbacks:
             self._monitoring.register_callback(self._tool, event, None)
@@ -202,8 +203,8 @@ class Monitoring(Hooks):
         self._monitoring.restart_events()
 
     def _watch(self, code: CodeType) -> None:
-        if code not in self._codes:
-            self._codes.add(code)
+        if id(code) not in self._codes:
+            self._codes[id(code)] = code
             self._monitoring.set_local_events(self._tool, code, self._local)
 
     def _start(self, code: CodeType, offset: int) -> Any:
@@ -222,7 +223,7 @@ class Monitoring(Hooks):
         return None
 
     def _return(self, code: CodeType, offset: int, value: object) -> Any:
-        if code in self._codes:
+        if id(code) in self._codes:
             self.pop(code)
         return None
 
