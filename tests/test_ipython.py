@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 import os
 import re
@@ -76,7 +77,8 @@ def test_profile_shows_the_value_of_the_cell_and_then_the_report(run):
     assert out.index("(40,)") < out.index("Line.fit") < out.index("Line.predict")
 
 
-def test_names_and_the_last_value_stay(run, shell):
+def test_names_and_the_last_value_stay(run, shell, monkeypatch):
+    monkeypatch.delattr(builtins, "_", raising=False)  # doctests leave one, which IPython respects
     run("%%accelsk.profile\nline = Line().fit(X, y)\nline.coef_.shape")
     assert shell.user_ns["line"].coef_.shape == (3,)
     assert shell.user_ns["_"] == (3,)
