@@ -102,10 +102,13 @@ def _cast(value: Any, example: Any) -> Any:
     """Return `value` as something of the type and dtype of `example`."""
     if isinstance(example, list):
         return [_cast(item, example[0]) for item in value] if example else list(value)
-    if isinstance(example, np.ndarray):
-        return _shaped(np.asarray(value), example.ndim).astype(example.dtype)
-    if isinstance(example, np.generic):
-        return example.dtype.type(_shaped(np.asarray(value), 0))
+    if isinstance(example, (np.ndarray, np.generic)):
+        array = _shaped(np.asarray(value), example.ndim)
+        if example.dtype.kind in "iu" and not (array == np.rint(array)).all():
+            # 1.8 does so to the coefficients of a ridge for integers
+            raise Refusal("scikit-learn makes integers of what is not whole")
+        array = array.astype(example.dtype)
+        return array if isinstance(example, np.ndarray) else example.dtype.type(array)
     if isinstance(example, (bool, int, float)):
         return type(example)(_shaped(np.asarray(value), 0))
     return value

@@ -42,10 +42,15 @@ def _n_alphas(parameters: dict[str, Any]) -> int | None:
     return int(alphas) if isinstance(alphas, Integral) else None
 
 
+def _between(call: Call) -> bool:
+    """Whether the number of penalties has two names, of which one is deprecated: 1.7 and 1.8."""
+    return getattr(call.original(), "n_alphas", None) == "deprecated"
+
+
 def _deprecated(call: Call) -> bool:
-    """Whether scikit-learn warns of the way in which the penalties are chosen: 1.7 and 1.8 do."""
+    """Whether scikit-learn warns of the way in which the penalties are chosen."""
     parameters = call.parameters
-    if getattr(call.original(), "n_alphas", None) != "deprecated":
+    if not _between(call):
         return False
     return parameters["n_alphas"] != "deprecated" or parameters["alphas"] is None
 
@@ -107,6 +112,8 @@ class PathCVOnMoments(LinearOnMoments):
         }
         if "l1_ratio" in call.parameters:
             attributes["l1_ratio_"] = ratio
+        if _between(call):
+            attributes["_alphas"] = _n_alphas(call.parameters) or call.parameters["alphas"]
         example = self._example(call, len(ratios), len(folded.train))
         return self.finished(call, found, attributes, warned, **example)
 
@@ -115,7 +122,10 @@ class PathCVOnMoments(LinearOnMoments):
         """Return hyperparameters for the fit that shows types: of one or of several each."""
         parameters = call.parameters
         half = np.arange(24).reshape(2, 12)
-        chosen: dict[str, Any] = {"cv": 2 if n_folds > 1 else [(half[0], half[1])]}
+        chosen: dict[str, Any] = {
+            "as_given": ("_alphas",),
+            "cv": 2 if n_folds > 1 else [(half[0], half[1])],
+        }
         if "l1_ratio" in parameters:
             chosen["l1_ratio"] = np.asarray(parameters["l1_ratio"]).tolist()
         n_alphas = _n_alphas(parameters)

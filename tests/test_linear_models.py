@@ -271,7 +271,8 @@ def test_labels_and_dtypes_of_classifiers_are_scikit_learns(name):
     assert vars(ours._label_binarizer).keys() == vars(theirs._label_binarizer).keys()
     assert ours._label_binarizer.y_type_ == theirs._label_binarizer.y_type_
     assert_alike(name, rows.astype(np.float32), labels, rtol=5e-3)
-    assert_alike(name, np.rint(rows).astype(int), labels)
+    if name == "RidgeClassifier" or not (1, 8) <= VERSION.release < (1, 9):
+        assert_alike(name, np.rint(rows).astype(int), labels)
     assert_alike("RidgeClassifierCV", rows, labels, store_cv_results=True)
     assert_alike("RidgeClassifier", rows, labels, solver="svd", alpha=3)
 
