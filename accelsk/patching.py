@@ -1,9 +1,9 @@
 """`patch`: accelerated classes under the public names of scikit-learn, umap-learn and hdbscan.
 
-Names in modules are assigned to, and nothing else: no import is intercepted, no class of
-scikit-learn's is changed. What stood under a name is recorded, and `unpatch` puts exactly that
-back, only where accelsk's class still stands. A package that is installed but not imported yet
-(umap-learn, hdbscan) is patched when it is first imported.
+Names in modules are assigned to, and nothing else: no class of scikit-learn's is changed. What
+stood under a name is recorded, and `unpatch` puts exactly that back, only where accelsk's class
+still stands. Of packages that are not imported yet, umap-learn and hdbscan are patched when they
+are first imported.
 
 Four things follow from scikit-learn's own code and from pickles, and are dealt with here:
 
@@ -12,24 +12,22 @@ Four things follow from scikit-learn's own code and from pickles, and are dealt 
 - ``isinstance(x, sklearn.linear_model.Ridge)`` stays true for a plain Ridge: `Counterpart` asks
   `STANDING` for the classes that stand in for their originals at the moment.
 - A class whose defining module is public (``sklearn.naive_bayes``) cannot be found under its own
-  name while patched: its instances are pickled by a reducer in `copyreg` that names it.
+  name while patched: its instances are pickled by a reducer in `copyreg` that names it. Both are
+  in `accelsk._standing`.
 - Child processes are told by the environment; see `accelsk._start`.
 """
 
 from __future__ import annotations
 
-import copyreg
-import functools
 import importlib
 import importlib.util
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pydoc import locate
 from typing import Any
 
 from accelsk import registry, support
@@ -42,8 +40,8 @@ from accelsk._names import (
     public_path,
     sweep,
 )
+from accelsk._standing import stand_in, step_down
 from accelsk._start import OFF, AtFirstImport, stop
-from accelsk.estimator import STANDING, PlainCall
 from accelsk.registry import OTHER_PACKAGES
 
 __all__ = [
@@ -286,8 +284,6 @@ def _patch(estimators: Any, rebind: bool) -> _Call:
 def _extend(call: _Call, replacements: dict[Any, Any]) -> None:
     """Have `call` replace more, in all modules that are loaded."""
     call.replacements.update(replacements)
-    STANDING.update(ours for ours in replacements.values() if isinstance(ours, type))
-    _forget_instance_checks(replacements.values())
     by_identity = {id(original): ours for original, ours in replacements.items()}
     changes = [*of_packages(replacements, by_identity)]
     if call.rebind:
@@ -297,9 +293,7 @@ def _extend(call: _Call, replacements: dict[Any, Any]) -> None:
     for change in changes:
         call.changes.append(change)
         change.make()
-    for original in replacements:
-        if isinstance(original, type) and not _is_findable(original):
-            copyreg.dispatch_table.setdefault(original, _reduce)
+    stand_in(replacements)
 
 
 def _undo(call: _Call) -> None:
@@ -316,13 +310,9 @@ def _undo(call: _Call) -> None:
             heir.changes.append(change)
     call.changes.clear()
     standing = {id(ours) for other in _calls for ours in other.replacements.values()}
-    gone = {ours: o for o, ours in call.replacements.items() if id(ours) not in standing}
-    sweep({id(ours): original for ours, original in gone.items()})
-    STANDING.difference_update(gone)
-    _forget_instance_checks(gone)
-    for original in gone.values():
-        if copyreg.dispatch_table.get(original) is _reduce:
-            del copyreg.dispatch_table[original]
+    gone = {o: ours for o, ours in call.replacements.items() if id(ours) not in standing}
+    sweep({id(ours): original for original, ours in gone.items()})
+    step_down(gone)
 
 
 def _result(call: _Call) -> PatchResult:
@@ -408,36 +398,3 @@ def _names(original: Any) -> set[Any]:
     while "." in parents[-1]:
         parents.append(parents[-1].rpartition(".")[0])
     return {original.__name__, *parents, *(name.removeprefix("sklearn.") for name in parents)}
-
-
-# Pickles and instance checks
-
-
-def _is_findable(original: type) -> bool:
-    """Whether pickle finds a class under the name that it has."""
-    return getattr(sys.modules.get(original.__module__), original.__qualname__, None) is original
-
-
-class _Maker:
-    """Makes an empty instance of a class; as a pickle, the class is named, not stored."""
-
-    def __init__(self, cls: type) -> None:
-        self._cls = cls
-
-    def __call__(self) -> Any:
-        return object.__new__(self._cls)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple]:
-        cls = PlainCall(locate, f"{self._cls.__module__}.{self._cls.__qualname__}")
-        return functools.partial, (copyreg._reconstructor, cls, object, None)  # type: ignore[attr-defined]
-
-
-def _reduce(instance: Any) -> tuple[Any, ...]:
-    return _Maker(type(instance)), (), instance.__getstate__()
-
-
-def _forget_instance_checks(classes: Iterable[Any]) -> None:
-    """Have ``isinstance`` ask again: abstract classes remember what they have answered."""
-    for cls in classes:
-        if isinstance(cls, type):
-            cls._abc_caches_clear()  # type: ignore[attr-defined]

@@ -529,6 +529,23 @@ def test_pickles_made_while_patched_load_anywhere(place, tmp_path):
         assert modules == ["sklearn.linear_model._ridge", *["sklearn.naive_bayes"] * 2]
 
 
+def test_functions_are_pickled_as_those_of_scikit_learn(tmp_path):
+    from sklearn.metrics import make_scorer, mean_squared_error
+
+    plain = {o: (f, f.__module__) for o, f in registry.accelerated_functions().items()}
+    with accelsk.patched():
+        from sklearn.metrics import mean_squared_error as ours
+
+        scorer = make_scorer(ours)
+        blob = pickle.dumps(scorer)
+        assert b"accelsk" not in blob
+        assert pickle.loads(blob)._score_func is ours
+        assert all(pickle.loads(pickle.dumps(f)) is f for f, _ in plain.values())
+    assert {o: (f, f.__module__) for o, f in registry.accelerated_functions().items()} == plain
+    assert all(pickle.loads(pickle.dumps(f)) is f for f, _ in plain.values())
+    assert pickle.loads(blob)._score_func is mean_squared_error
+
+
 def test_old_pickles_load_while_patched():
     blobs = [
         pickle.dumps(PLAIN.Ridge().fit(*_LINES)),

@@ -365,6 +365,15 @@ print(logging.getLogger("accelsk").level, os.environ["ACCELSK_DISABLE_UVM"])
     assert _run(code)[0].split() == ["20", "1"]
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, "1"), ("0", "0"), ("svm", "svm")])
+def test_install_has_child_processes_patched(no_gpu, monkeypatch, before, after):
+    monkeypatch.delenv("ACCELSK_ENABLED", raising=False)
+    if before is not None:
+        monkeypatch.setenv("ACCELSK_ENABLED", before)
+    accelsk.install()
+    assert os.environ["ACCELSK_ENABLED"] == after
+
+
 def test_install_adds_no_handler_twice(no_gpu):
     for _ in range(3):
         accelsk.install(log_level="debug")
