@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,18 +12,16 @@ from sklearn.metrics import check_scoring
 
 from accelsk._sklearn import identity_classifier, identity_regressor
 from accelsk.algorithms.moments import Moments
-from accelsk.algorithms.ridge_cv import LeaveOneOut
+from accelsk.algorithms.ridge_cv import LeaveOneOut, OfFewRows
 from accelsk.config import current
 from accelsk.device import probe
 from accelsk.device.transfer import is_device_array, to_host
+from accelsk.engines import inputs
 from accelsk.engines.base import Call
 from accelsk.engines.moments import Block
 from accelsk.exceptions import Refusal
 
-__all__ = ["Chosen", "Rewound", "chosen", "keeps"]
-
-#: A row that has the fit to itself to this degree leaves no digits to its error.
-_LEAST_LEFT = 1e-6
+__all__ = ["Chosen", "Rewound", "chosen", "held", "keeps", "of_few_rows", "of_many_rows"]
 
 
 def keeps(call: Call) -> bool:
@@ -135,33 +133,82 @@ def _first_best(scores: list[Any]) -> tuple[Any, Any]:
     return position, best
 
 
-def chosen(call: Call, found: Moments, rows: Iterator[Block], *, by_target: bool) -> Chosen:
+def of_many_rows(call: Call, found: Moments) -> LeaveOneOut:
+    """Return the errors of rows that are more than their columns, from moments on the host."""
+    import cupy
+
+    alphas = cupy.asarray(np.asarray(call.parameters["alphas"], dtype=np.float64))
+    return LeaveOneOut(found, alphas, call.parameters["fit_intercept"], cupy)
+
+
+def of_few_rows(call: Call, Y: Any, weight: Any) -> tuple[Moments, OfFewRows, list[Block]]:
+    """Return the means, the errors and the rows where those are no more than their columns.
+
+    Parameters
+    ----------
+    call : Call
+    Y : cupy.ndarray of shape (n_samples, n_targets)
+    weight : cupy.ndarray of shape (n_samples,) or None
+    """
+    import cupy
+
+    X, Y, found, root = held(call, Y, weight)
+    alphas = cupy.asarray(np.asarray(call.parameters["alphas"], dtype=np.float64))
+    solution = OfFewRows(X, Y, root, alphas, call.parameters["fit_intercept"], cupy)
+    raw = Y / root[:, None] + cupy.asarray(found.Y_mean)
+    return found, solution, [Block(X, raw, weight)]
+
+
+def held(call: Call, Y: Any, weight: Any) -> tuple[Any, Any, Moments, Any]:
+    """Return X and Y of few rows on the device, centred and weighted, their means and the roots
+    of the weights.
+    """
+    import cupy
+
+    gpu = probe.gpu()
+    room = [current().device_memory_limit, None if gpu is None else gpu.memory]
+    n_samples, n_features = call.X.shape
+    taken = 8 * n_samples * (3 * n_features + 4 * n_samples)
+    if any(limit is not None and taken > limit for limit in room):
+        raise Refusal("X has no more rows than columns and takes too much device memory")
+    X = inputs.matrix(call, np.float64)
+    factors = cupy.ones(n_samples) if weight is None else weight
+    total = factors.sum()
+    means = [cupy.zeros(n_features), cupy.zeros(Y.shape[1])]
+    if call.parameters["fit_intercept"]:
+        # what is the same in all rows is its own mean, exactly
+        means = [a[0] + factors @ (a - a[0]) / total for a in (X, Y)]
+    root = cupy.sqrt(factors)
+    X, Y = (X - means[0]) * root[:, None], (Y - means[1]) * root[:, None]
+    X_mean, Y_mean = map(to_host, means)
+    return X, Y, Moments(n_samples, float(total), X_mean, None, Y_mean=Y_mean), root
+
+
+def chosen(call: Call, solution: Any, rows: Iterable[Block], *, by_target: bool) -> Chosen:
     """Return the penalty with the best score, in a pass over the rows.
 
     Parameters
     ----------
     call : Call
-    found : Moments
-        On the host; about zero where there is no intercept.
-    rows : iterator of Block
-        Those that `found` are of, on the device.
+    solution : LeaveOneOut or OfFewRows
+    rows : iterable of Block
+        Those that `solution` is of, on the device.
     by_target : bool
         Whether each target has a penalty of its own.
     """
     import cupy
 
     alphas = np.asarray(call.parameters["alphas"], dtype=np.float64)
-    solution = LeaveOneOut(found, cupy.asarray(alphas), call.parameters["fit_intercept"], cupy)
     if not bool(solution.well_posed):
         raise Refusal("features are nearly collinear for a penalty as small as this")
     scored = call.parameters["scoring"] is not None
     table = _Predictions(call, keeps(call)) if scored else _Errors(keeps(call))
-    least = []
+    flags = []
     for block in rows:
-        errors, left = solution.errors(*block)
+        errors, exact = solution.errors(*block)
         table.add(block, errors)
-        least.append(left.min())
-    if not bool(cupy.stack(least).min() > _LEAST_LEFT):
+        flags.append(exact)
+    if not bool(cupy.stack(flags).all()):
         raise Refusal("a row has the fit nearly to itself")
     best, score = _first_best(table.scores(by_target))
     coef = to_host(solution.coef)

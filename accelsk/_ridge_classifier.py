@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,15 +14,15 @@ import numpy as np
 from sklearn.preprocessing._label import LabelBinarizer
 
 from accelsk._fitted_types import as_in_sklearn
-from accelsk._leave_one_out import Rewound, chosen
-from accelsk._linear_moments import LONG, few_features, of_model
+from accelsk._leave_one_out import Rewound, chosen, held, of_few_rows, of_many_rows
+from accelsk._linear_moments import of_model
 from accelsk._linear_svm import class_weights
-from accelsk._ridge_cv import RULES, example, searched
+from accelsk._ridge_cv import RULES, example, few_rows, searched
 from accelsk.algorithms import least_squares
 from accelsk.algorithms.moments import Moments
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
-from accelsk.engines.base import Call, Outcome, Rule, only
+from accelsk.engines.base import Call, Outcome, Rule, only, refuse
 from accelsk.engines.moments import Block, MomentsEngine, blocks, mapped, moments
 from accelsk.engines.on_device import accuracy, labelled
 from accelsk.exceptions import Refusal
@@ -53,27 +54,41 @@ class _Signs:
             weights = to_device(np.asarray(class_weights(call, codes, classes), np.float64))
         return cls(codes, classes, weights)
 
-    def rows(self, call: Call) -> Iterator[Block]:
-        """Yield the rows of the call with a target for each class, of two classes one."""
+    def targets(self, codes: Any) -> Any:
+        """Return a target for each class, of two classes one."""
         import cupy
 
         positive = cupy.arange(len(self.classes), dtype=np.int32)
         positive = positive[1:] if len(self.classes) == 2 else positive
+        return cupy.where(codes[:, None] == positive, 1.0, -1.0)
+
+    def weighted(self, codes: Any, weight: Any) -> Any:
+        """Return the weights of rows, None where all weigh the same."""
+        if self.by_class is None:
+            return weight
+        of_class = self.by_class[codes]
+        return of_class if weight is None else of_class * weight
+
+    def whole(self, call: Call) -> tuple[Any, Any]:
+        """Return the targets and the weights of all rows."""
+        weight = inputs.weights(call, np.float64)
+        return self.targets(self.codes), self.weighted(self.codes, weight)
+
+    def rows(self, call: Call) -> Iterator[Block]:
+        """Yield the rows of the call with a target for each class, of two classes one."""
         start = 0
         for X, _, weight in blocks(call, target=False):
             codes = self.codes[start : start + len(X)]
             start += len(X)
-            targets = cupy.where(codes[:, None] == positive, 1.0, -1.0)
-            if self.by_class is not None:
-                of_class = self.by_class[codes]
-                weight = of_class if weight is None else of_class * weight
-            yield Block(X, targets, weight)
+            yield Block(X, self.targets(codes), self.weighted(codes, weight))
 
 
-class _OnSigns(MomentsEngine):
+class _OnSigns(MomentsEngine, abc.ABC):
     """A ridge regression for each class, of two classes one."""
 
     methods = ("fit", "decision_function", "predict", "score")
+    #: The hyperparameters on which the types of fitted attributes depend.
+    options: tuple[str, ...] = ()
 
     def every_rule(self) -> tuple[Rule, ...]:
         return (
@@ -85,11 +100,14 @@ class _OnSigns(MomentsEngine):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         signs = _Signs.of(call)
-        rows = self.rows(call, partial(signs.rows, call))
-        found = moments(call, target=False, rows=rows)
-        if not call.parameters["fit_intercept"]:
-            found = found.about_zero()
-        coef, attributes, options = self.solve(call, found, rows)
+        if few_rows(call):
+            found, coef, attributes = self.solve_few(call, *signs.whole(call))
+        else:
+            rows = self.rows(call, partial(signs.rows, call))
+            found = moments(call, target=False, rows=rows)
+            if not call.parameters["fit_intercept"]:
+                found = found.about_zero()
+            coef, attributes = self.solve(call, found, rows)
         if not np.isfinite(coef).all():
             raise Refusal("the coefficients are not finite")
         intercept: Any = 0.0
@@ -100,7 +118,7 @@ class _OnSigns(MomentsEngine):
             call,
             attributes,
             "fit_intercept",
-            *options,
+            *self.options,
             n_classes=len(signs.classes),
             **example(call),
         )
@@ -121,13 +139,19 @@ class _OnSigns(MomentsEngine):
         """Return what gives the rows each time that they are passed over."""
         return rows
 
+    @abc.abstractmethod
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
-    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
-        """Return coefficients of shape (n_features, n_targets), what other attributes there are
-        but for the intercept, and the hyperparameters on which their types depend.
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Return coefficients of shape (n_features, n_targets), and what other attributes there
+        are but for the intercept.
         """
-        raise NotImplementedError
+
+    @abc.abstractmethod
+    def solve_few(
+        self, call: Call, Y: Any, weight: Any
+    ) -> tuple[Moments, np.ndarray, dict[str, Any]]:
+        """Return the means and the same, for no more rows than columns."""
 
     def restore(self, estimator: Any) -> SimpleNamespace:
         if estimator._label_binarizer.y_type_.startswith("multilabel"):
@@ -173,28 +197,49 @@ _WARNED_OF = 1e13
 class RidgeClassifierOnMoments(_OnSigns):
     """Normal equations, as for `Ridge`."""
 
+    options = ("solver",)
     rules: tuple[Rule, ...] = (
         only("positive", False),
         # the others iterate, and report how often in n_iter_
         only("solver", "auto", "svd", "cholesky"),
-        LONG,
-        few_features(10_000),
+        refuse("more than 10000 rows and features", lambda call: min(call.X.shape) > 10_000),
     )
+
+    @staticmethod
+    def attributes_of(call: Call) -> dict[str, Any]:
+        name = call.parameters["solver"]
+        return {"solver_": "cholesky" if name == "auto" else name, "n_iter_": None}
 
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
-    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         alpha = float(call.parameters["alpha"])
-        solver = least_squares.factor(found.gram + alpha * np.eye(len(found.gram)), np)
-        scaled, itself = (np.inf, np.inf) if solver is None else solver.conditions()
-        if solver is None or scaled > _FAIR or itself > _WARNED_OF:
+        solver, scaled = _factor(found.gram + alpha * np.eye(len(found.gram)), np)
+        if scaled > _FAIR:
             raise Refusal("X is rank-deficient or nearly so beside the penalty")
         coef = solver.solve(found.XY)
         if scaled > _GOOD:
             coef = coef + solver.solve(_gradient(found, coef, rows()) - alpha * coef)
-        name = call.parameters["solver"]
-        attributes = {"solver_": "cholesky" if name == "auto" else name, "n_iter_": None}
-        return coef, attributes, ("solver",)
+        return coef, self.attributes_of(call)
+
+    def solve_few(
+        self, call: Call, Y: Any, weight: Any
+    ) -> tuple[Moments, np.ndarray, dict[str, Any]]:
+        import cupy
+
+        X, Y, found, _ = held(call, Y, weight)
+        gram = X @ X.T + float(call.parameters["alpha"]) * cupy.eye(len(X))
+        solver, scaled = _factor(gram, cupy)
+        if scaled > _GOOD:
+            raise Refusal("X is rank-deficient or nearly so beside the penalty")
+        return found, to_host(X.T @ solver.solve(Y)), self.attributes_of(call)
+
+
+def _factor(gram: Any, xp: Any) -> tuple[Any, float]:
+    """Return the factor of a Gram matrix and its condition number, scaled to ones."""
+    solver = least_squares.factor(gram, xp)
+    scaled, itself = (np.inf, np.inf) if solver is None else solver.conditions()
+    return solver, np.inf if itself > _WARNED_OF else scaled
 
 
 def _gradient(found: Moments, coef: np.ndarray, rows: Iterator[Block]) -> np.ndarray:
@@ -211,6 +256,7 @@ def _gradient(found: Moments, coef: np.ndarray, rows: Iterator[Block]) -> np.nda
 class RidgeClassifierCVOnMoments(_OnSigns):
     """The penalty is the one under which rows that are left out are told best; or a search."""
 
+    options = ("store_cv_results",)
     rules: tuple[Rule, ...] = RULES
 
     def fit(self, call: Call, X: Any) -> Outcome:
@@ -225,6 +271,13 @@ class RidgeClassifierCVOnMoments(_OnSigns):
 
     def solve(
         self, call: Call, found: Moments, rows: Callable[[], Iterator[Block]]
-    ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
-        result = chosen(call, found, rows(), by_target=False)
-        return result.coef, result.attributes(call), ("store_cv_results",)
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        result = chosen(call, of_many_rows(call, found), rows(), by_target=False)
+        return result.coef, result.attributes(call)
+
+    def solve_few(
+        self, call: Call, Y: Any, weight: Any
+    ) -> tuple[Moments, np.ndarray, dict[str, Any]]:
+        found, solution, rows = of_few_rows(call, Y, weight)
+        result = chosen(call, solution, rows, by_target=False)
+        return found, result.coef, result.attributes(call)

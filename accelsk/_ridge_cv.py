@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
-from accelsk._leave_one_out import Rewound, chosen, keeps
+from accelsk._leave_one_out import Rewound, chosen, keeps, of_few_rows, of_many_rows
 from accelsk._linear_moments import (
     ROUTING,
     SPLITTER,
@@ -21,11 +22,12 @@ from accelsk._linear_moments import (
 )
 from accelsk.config import config_context
 from accelsk.device.transfer import to_host
+from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.moments import blocks, moments
+from accelsk.engines.moments import Block, blocks, moments
 from accelsk.exceptions import FallbackError, Invalid, Refusal
 
-__all__ = ["RULES", "RidgeCVOnMoments", "example", "searched"]
+__all__ = ["RULES", "RidgeCVOnMoments", "example", "few_rows", "searched"]
 
 
 def _bad_alphas(call: Call) -> bool:
@@ -67,11 +69,14 @@ RULES: tuple[Rule, ...] = (
         "sample_weight is one number, and cv is given",
         lambda call: call.parameters["cv"] is not None and call.sample_weight.kind == "scalar",
     ),
-    _one_at_a_time(
-        "no more rows than features", lambda call: call.X.shape[:1] <= call.X.shape[-1:]
-    ),
-    _one_at_a_time("more than 10000 features", lambda call: call.X.shape[-1:] > (10_000,)),
+    _one_at_a_time("one row", lambda call: call.X.shape[:1] == (1,)),
+    _one_at_a_time("more than 10000 rows and features", lambda call: min(call.X.shape) > 10_000),
 )
+
+
+def few_rows(call: Call) -> bool:
+    """Whether there are no more rows than columns."""
+    return call.X.shape[0] <= call.X.shape[1]
 
 
 def example(call: Call) -> dict[str, Any]:
@@ -142,12 +147,19 @@ class RidgeCVOnMoments(LinearOnMoments):
         if call.parameters["cv"] is not None:
             attributes = searched(call)
             return Outcome(model=of_model(SimpleNamespace(**attributes)), attributes=attributes)
-        rows = Rewound(call, partial(blocks, call))
-        found = moments(call, rows=rows)
-        if not call.parameters["fit_intercept"]:
-            found = found.about_zero()
+        solution: Any
+        rows: Iterable[Block]
+        if few_rows(call):
+            y = inputs.target(call, np.float64).reshape(call.X.shape[0], -1)
+            found, solution, rows = of_few_rows(call, y, inputs.weights(call, np.float64))
+        else:
+            again = Rewound(call, partial(blocks, call))
+            found = moments(call, rows=again)
+            if not call.parameters["fit_intercept"]:
+                found = found.about_zero()
+            solution, rows = of_many_rows(call, found), again()
         by_target = call.parameters["alpha_per_target"] and len(call.y.shape) == 2
-        result = chosen(call, found, rows(), by_target=by_target)
+        result = chosen(call, solution, rows, by_target=by_target)
         single = len(call.y.shape) == 1
         attributes = result.attributes(call)
         attributes["coef_"] = result.coef[:, 0] if single else result.coef.T

@@ -24,7 +24,7 @@ WEIGHT = RNG.rand(len(y)) + 0.1
 STEPS = ("n_iter_", "dual_gap_")
 
 
-def assert_alike(name, X, y, rtol=1e-9, skip=(), weight=None, **parameters):
+def assert_alike(name, X, y, rtol=1e-9, skip=(), weight=None, new=NEW, **parameters):
     """Assert that ours and scikit-learn's agree in all that a fit leaves and a method answers."""
     given = {} if weight is None else {"sample_weight": weight}
     with warnings.catch_warnings():
@@ -35,7 +35,7 @@ def assert_alike(name, X, y, rtol=1e-9, skip=(), weight=None, **parameters):
     assert found.keys() == expected.keys()
     for attribute in expected.keys() - {"_label_binarizer", *skip}:
         assert_same(found[attribute], expected[attribute], attribute, rtol)
-    new = NEW.astype(X.dtype)
+    new = new.astype(X.dtype)
     for method in ("predict", "decision_function"):
         if hasattr(theirs, method):
             assert_same(getattr(ours, method)(new), getattr(theirs, method)(new), method, rtol)
@@ -134,6 +134,29 @@ def test_several_targets_are_fitted_as_in_scikit_learn(name, target, fit_interce
 )
 def test_ridge_cv_leaves_out_one_row_at_a_time(target, parameters):
     assert_alike("RidgeCV", X, target, **parameters)
+
+
+WIDE = np.random.RandomState(5).randn(30, 45) + 3
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT[:30]], ids=["plain", "weighted"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(
+    ("name", "target", "parameters"),
+    [
+        ("RidgeCV", y[:30], {"store_cv_results": True}),
+        ("RidgeCV", MANY[:30], {"alpha_per_target": True, "alphas": [1e-3, 1.0, 100.0]}),
+        ("RidgeCV", y[:30], {"scoring": "neg_mean_absolute_error", "store_cv_results": True}),
+        ("RidgeClassifierCV", np.arange(30) % 3, {"store_cv_results": True}),
+        ("RidgeClassifierCV", np.arange(30) % 2, {"class_weight": "balanced"}),
+        ("RidgeClassifier", np.arange(30) % 3, {"class_weight": {0: 2.0}}),
+        ("RidgeClassifier", np.arange(30) % 2, {"alpha": 0.1, "solver": "svd"}),
+    ],
+)
+def test_a_ridge_of_few_rows_is_scikit_learns(name, target, parameters, fit_intercept, weight):
+    options = {"fit_intercept": fit_intercept, "new": WIDE, **parameters}
+    assert_alike(name, WIDE, target, 1e-8, weight=weight, **options)
+    assert_alike(name, WIDE[:, :30], target, 1e-7, weight=weight, **options | {"new": WIDE[:, :30]})
 
 
 @pytest.mark.parametrize(

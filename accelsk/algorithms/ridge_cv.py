@@ -12,7 +12,13 @@ import numpy as np
 
 from accelsk.algorithms.moments import Moments
 
-__all__ = ["LeaveOneOut"]
+__all__ = ["LeaveOneOut", "OfFewRows"]
+
+#: Rounding may be this share of what it is felt in.
+_MOST_ROUNDING = 1e-7
+
+#: A row that has the fit to itself to this degree leaves no digits to its error.
+_LEAST_LEFT = 1e-6
 
 
 class LeaveOneOut:
@@ -35,9 +41,6 @@ class LeaveOneOut:
         Whether the smallest penalised eigenvalue stands out from rounding.
     """
 
-    #: Rounding in the eigenvalues may be this share of the smallest with its penalty.
-    _most_rounding = 1e-7
-
     def __init__(self, moments: Moments, alphas: Any, fit_intercept: bool, xp: Any) -> None:
         self._xp, self._intercept = xp, fit_intercept
         self._weight = moments.weight
@@ -45,7 +48,7 @@ class LeaveOneOut:
         eigenvalues, self._vectors = xp.linalg.eigh(xp.asarray(moments.gram))
         eigenvalues = xp.maximum(eigenvalues, 0.0)
         rounding = np.finfo(np.float64).eps * eigenvalues[-1]
-        self.well_posed = rounding < self._most_rounding * (eigenvalues[0] + alphas.min())
+        self.well_posed = rounding < _MOST_ROUNDING * (eigenvalues[0] + alphas.min())
         self._inverse = 1.0 / (eigenvalues[:, None] + alphas)
         along = self._vectors.T @ xp.asarray(moments.XY)
         self._along = self._inverse[:, :, None] * along[:, None, :]
@@ -54,7 +57,7 @@ class LeaveOneOut:
         self.coef = (self._vectors @ self._along).reshape(self._shape)
 
     def errors(self, X: Any, Y: Any, weight: Any = None) -> tuple[Any, Any]:
-        """Return the errors of a block of rows, and what is left of the rows' own share.
+        """Return the errors of a block of rows, and whether they have their digits.
 
         Parameters
         ----------
@@ -66,8 +69,8 @@ class LeaveOneOut:
         -------
         errors : array of shape (n_rows, n_alphas, n_targets)
             Times the square root of the weight.
-        left : array of shape (n_rows, n_alphas)
-            One less the leverage. Where it is next to nothing, so is what is known of the error.
+        exact : array without dimensions, of bool
+            Whether no row has the fit nearly to itself.
         """
         xp = self._xp
         X, Y = X - self._X_mean, Y - self._Y_mean
@@ -80,4 +83,55 @@ class LeaveOneOut:
         left = 1.0 - (within * within) @ self._inverse
         if self._intercept:
             left = left - share
-        return (Y[:, None, :] - fitted) / left[:, :, None], left
+        return (Y[:, None, :] - fitted) / left[:, :, None], left.min() > _LEAST_LEFT
+
+
+class OfFewRows:
+    """The same for no more rows than columns, from the Gram matrix of the rows, which are held.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features), dtype=float64
+        Centred where there is an intercept, and times the square root of the weights.
+    Y : array of shape (n_samples, n_targets), dtype=float64
+        Likewise.
+    root : array of shape (n_samples,)
+        The square roots of the weights.
+    alphas : array of shape (n_alphas,)
+    fit_intercept : bool
+    xp : module
+        The array namespace.
+
+    Attributes
+    ----------
+    coef, well_posed
+        As in `LeaveOneOut`.
+    """
+
+    def __init__(
+        self, X: Any, Y: Any, root: Any, alphas: Any, fit_intercept: bool, xp: Any
+    ) -> None:
+        gram, eps = X @ X.T, np.finfo(np.float64).eps
+        if fit_intercept:
+            # the eigenvalue of zero that centring leaves is moved among the others
+            mean = root / xp.sqrt(root @ root)
+            moved = gram.diagonal().mean()
+            gram = gram + moved * mean[:, None] * mean
+        eigenvalues, vectors = xp.linalg.eigh(gram)
+        eigenvalues = xp.maximum(eigenvalues, 0.0)
+        rounding = eps * eigenvalues[-1]
+        self.well_posed = rounding < _MOST_ROUNDING * (eigenvalues[0] + alphas.min())
+        inverse = 1.0 / (eigenvalues[:, None] + alphas)
+        along = inverse[:, :, None] * (vectors.T @ Y)[:, None, :]
+        dual = vectors @ along.reshape(len(Y), -1)
+        left = (vectors * vectors) @ inverse
+        if fit_intercept:
+            left = left - (mean * mean)[:, None] / (moved + alphas)
+        self.well_posed &= eps * inverse.max() < _MOST_ROUNDING * xp.abs(left).min()
+        self._errors = dual.reshape(along.shape) / left[:, :, None]
+        self._exact = (left > 0).all()
+        self.coef = (X.T @ dual).reshape(X.shape[1], *along.shape[1:])
+
+    def errors(self, X: Any, Y: Any, weight: Any = None) -> tuple[Any, Any]:
+        """Return the errors of all rows, whatever is given, and whether they have their digits."""
+        return self._errors, self._exact
