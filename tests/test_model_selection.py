@@ -305,7 +305,7 @@ def test_metadata_is_routed(X, y):
         )
         assert_same_search(found, plain)
         for module, estimator in zip((theirs, ours), estimators, strict=True):
-            with pytest.raises(Exception, match="are passed .*but are not explicitly set"):
+            with pytest.raises(Exception, match=r"are passed .*but are not explicitly set"):
                 module.cross_validate(
                     clone(estimator).set_fit_request(sample_weight=None),
                     X,
