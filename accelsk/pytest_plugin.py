@@ -19,6 +19,7 @@ The run fails if an entry matches no test of the files that are collected.
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import platform
 from collections.abc import Iterable, Iterator
@@ -57,9 +58,9 @@ class Difference:
         """The part of the id before the first ``::``."""
         return self.id.partition("::")[0]
 
-    def is_of(self, nodeid: str) -> bool:
-        """Whether it means the test of this id."""
-        plain = nodeid if "[" in self.id else nodeid.partition("[")[0]
+    def is_of(self, test: str) -> bool:
+        """Whether it means the test of this file and name."""
+        plain = test if "[" in self.id else test.partition("[")[0]
         return plain == self.id or plain.endswith(f"/{self.id}")
 
 
@@ -209,12 +210,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         by_file.setdefault(Path(difference.file).name, []).append(difference)
     for item in items:
         for difference in by_file.get(item.path.name, ()):
-            if difference.is_of(item.nodeid):
+            # pytest leaves the file out of the id where it is outside of the root folder
+            name = item.nodeid.partition("::")[2]
+            if difference.is_of(f"{item.path.as_posix()}::{name}"):
                 difference.matches += 1
                 item.add_marker(
                     pytest.mark.xfail(reason=difference.reason, strict=difference.strict)
                 )
-    collected = {item.nodeid.partition("::")[0] for item in items}
+    collected = {item.path.as_posix() for item in items}
     config.stash[_UNMATCHED] += [
         difference.id
         for difference in differences
@@ -230,7 +233,18 @@ def _is_expected(file: str, collected: Iterable[str], config: pytest.Config) -> 
     if any(_ends_alike(other, file) for other in collected):
         return True
     # a file that is not there: it should be, unless only some files were asked for
-    return not any(argument.partition("::")[0].endswith(".py") for argument in config.args)
+    return not any(_names_a_file(argument, config) for argument in config.args)
+
+
+def _names_a_file(argument: str, config: pytest.Config) -> bool:
+    path = argument.partition("::")[0]
+    if path.endswith(".py") or not config.option.pyargs:
+        return path.endswith(".py")
+    try:
+        spec = importlib.util.find_spec(path)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.submodule_search_locations is None
 
 
 def _ends_alike(path: str, file: str) -> bool:

@@ -112,6 +112,27 @@ def test_entries_of_what_is_left_out_do_not_count(suite):
     assert _run(suite, "--accelsk", "-k", "patched", entries=KNOWN)[0] == 0
 
 
+def test_packages_may_be_named(suite, tmp_path):
+    (suite / "part" / "__init__.py").write_text("")
+    root = tmp_path / "elsewhere"
+    root.mkdir()
+    (root / "list.json").write_text(
+        json.dumps([{"id": ["part.test_some::test_differs", METHOD], "reason": "differs"}])
+    )
+    options = ("-p", "accelsk.pytest_plugin", "--accelsk", "--accelsk-xfail-list", "list.json")
+    outside = ("--rootdir", str(root), "-c", os.devnull, "--pyargs", "part.test_some")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *outside],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{suite}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed, 3 xfailed" in done.stdout
+
+
 def test_passing_is_a_failure_unless_it_is_allowed(suite):
     strict = {"id": "test_more.py::test_plain", "reason": "was slow"}
     status, text = _run(suite, "--accelsk", "test_more.py", entries=[strict])
