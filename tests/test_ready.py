@@ -602,7 +602,7 @@ def test_child_of_a_parent_that_never_touched_cuda_looks_for_itself(looks_again,
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr(probe, "_require_packages", lambda: None)
     monkeypatch.setattr(probe, "_load_driver", _Driver)
-    monkeypatch.setattr(probe, "_lock", probe._lock)
+    monkeypatch.setattr(probe, "_lock", threading.Lock())
     probe._lock.acquire()  # by a thread that the child does not have
     probe._forked()
     assert probe.unusable() is None
