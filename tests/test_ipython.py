@@ -30,8 +30,10 @@ def the_shell(tmp_path_factory):
     config.HistoryManager.enabled = False
     config.TerminalInteractiveShell.colors = "nocolor"
     config.TerminalInteractiveShell.simple_prompt = True
+    main, hook = sys.modules["__main__"], sys.excepthook  # a shell puts its own in their places
     yield TerminalInteractiveShell.instance(config=config)
     TerminalInteractiveShell.clear_instance()
+    sys.modules["__main__"], sys.excepthook = main, hook
 
 
 @pytest.fixture
