@@ -26,7 +26,7 @@ def command(name):
 
 
 def test_every_block_is_of_a_known_language():
-    assert {language for language, _ in BLOCKS} <= {"bash", "diff", "python", "text"}
+    assert {language for language, _ in BLOCKS} <= {"bash", "diff", "python", "text", "yaml"}
     assert README.count("\n```") == 2 * len(BLOCKS)
 
 
