@@ -21,6 +21,7 @@ def test_defaults():
         "on_fallback": "log",
         "reproducible": False,
         "device_memory_limit": None,
+        "pinned_memory": 256 << 20,
     }
     assert accelsk.get_config() == expected
 
@@ -33,6 +34,7 @@ def test_set_config_changes_what_is_named_and_nothing_else():
         "on_fallback": "warn",
         "reproducible": False,
         "device_memory_limit": None,
+        "pinned_memory": 256 << 20,
     }
     accelsk.set_config()
     assert accelsk.get_config()["device"] == "gpu"

@@ -15,7 +15,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -237,7 +237,7 @@ class Transfer:
             self._ready.extend(ready)
             fresh = max(0, min(self._way.n_threads - self._lanes, len(self._ready)))
             self._lanes += fresh
-        executor = _executor(self._way)
+        executor = _executor(self._way, self._key)
         for _ in range(fresh):
             executor.submit(self._run)
 
@@ -270,11 +270,8 @@ class Transfer:
             self._changed.wait_for(lambda: not self._lanes)
 
     def _run(self) -> None:
-        import cupy
-
         try:
-            cupy.cuda.runtime.setDevice(self._key[0])
-            lane = _Lane.of_thread(*self._key)
+            lane = _prepared(self._key)
             while self._goes_on():
                 self._move(lane)
         except BaseException as error:
@@ -358,11 +355,29 @@ _executors: dict[_Way, ThreadPoolExecutor] = {}
 _executors_lock = threading.Lock()
 
 
-def _executor(way: _Way) -> ThreadPoolExecutor:
+def _executor(way: _Way, key: tuple[int, int]) -> ThreadPoolExecutor:
+    """Return the threads of a way, which have their buffers from the start.
+
+    Otherwise each of the first transfers would wait for some of them.
+    """
     with _executors_lock:
         if way not in _executors:
-            _executors[way] = ThreadPoolExecutor(way.n_threads, f"accelsk-{way.name}")
+            executor = _executors[way] = ThreadPoolExecutor(way.n_threads, f"accelsk-{way.name}")
+            together = threading.Barrier(way.n_threads)  # so that each thread gets one of them
+
+            def prepare() -> None:
+                together.wait()
+                _prepared(key)
+
+            wait([executor.submit(prepare) for _ in range(way.n_threads)])
         return _executors[way]
+
+
+def _prepared(key: tuple[int, int]) -> _Lane:
+    import cupy
+
+    cupy.cuda.runtime.setDevice(key[0])
+    return _Lane.of_thread(*key)
 
 
 def _forget_threads() -> None:
