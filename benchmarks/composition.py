@@ -1,7 +1,8 @@
 """Pipelines and searches as a whole: accelsk, cuml.accel and scikit-learn, each in its own process.
 
-The same program runs in each, with data on the host, as users have them. What is timed is the
-second fit of a kind, after a first one on few rows; of fits and predictions, the fastest of three.
+The same program runs in each, with data on the host, as users have them, after a first fit on few
+rows. Of fits and predictions the fastest of three counts, of scikit-learn's the only one; of the
+searches, the faster of two by accelsk and the only one by the others.
 A search that would take scikit-learn too long is measured on some of its candidates, and the
 results say of how many::
 
