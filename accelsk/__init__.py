@@ -52,7 +52,7 @@ __all__ = [
     "unpatch",
 ]
 
-_, _from_sklearn, _names = mirror(__name__)
+_, _from_sklearn, _mirrored_names = mirror(__name__)
 _log.set_up()
 
 
@@ -65,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_names(), *_LAZY})
+    return sorted({*_mirrored_names(), *_LAZY})

@@ -201,7 +201,11 @@ def _weigh(
     engines: Sequence[Engine],
 ) -> costs.Expected | None:
     data = args[0] if args else kwargs.get("X", kwargs.get("y"))
-    return costs.weigh(estimator, method.owner, method.name, data, engines)
+    try:
+        return costs.weigh(estimator, method.owner, method.name, data, engines)
+    except Exception as error:  # an estimate is not worth a call
+        logger.debug("no estimate of %s", method.qualname, exc_info=error)
+        return None
 
 
 def _sooner(method: Method, estimate: costs.Expected) -> Plan:

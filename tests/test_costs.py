@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from engine import AcceleratedLine, engine_of, generic
 from hypothesis import given
+from scipy import sparse
 from sklearn.cluster import KMeans as PlainKMeans
 
 import accelsk
@@ -562,3 +563,18 @@ def test_arguments_by_name_are_as_good_as_any(table, monkeypatch):
     monkeypatch.setattr(decision, "_better_on_cpu", lambda *_: pytest.fail("it was weighed again"))
     model = AcceleratedLine().fit(X, y=y, sample_weight=None)
     np.testing.assert_allclose(model.coef_, [1.0, 1.0])
+
+
+def test_a_fault_in_an_estimate_costs_no_call(monkeypatch, data):
+    def weigh(*_):
+        raise TypeError("sparse array length is ambiguous")
+
+    monkeypatch.setattr("accelsk.costs.weigh", weigh)
+    with accelsk.profile(quiet=True) as results:
+        AcceleratedLine().fit(*data)
+    assert results.method_calls["Line.fit"].gpu_calls == 1
+
+
+def test_rows_of_a_model_are_counted_whatever_holds_them():
+    for held in ({"X_fit_": sparse.csr_array(np.eye(7))}, {"shape_fit_": (7, 3)}):
+        assert decision._fitted_rows(SimpleNamespace(**held), None) == 7

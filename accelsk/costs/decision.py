@@ -81,7 +81,9 @@ def _fitted_rows(estimator: Any, state: Any) -> int | None:
     own = vars(estimator)
     for name in _ROWS:
         if (value := own.get(name)) is not None:
-            return value if isinstance(value, int) else len(value)
+            if isinstance(value, int):
+                return value
+            return value[0] if name == "shape_fit_" else np.shape(value)[0]
     return None
 
 
