@@ -42,6 +42,7 @@ class AtFirstImport:
         self._packages = set(packages)
         self._action = action
         self._searched: set[str] = set()
+        self._loading: set[str] = set()
 
     def wait(self) -> None:
         """Go where imports are resolved, ahead of all others."""
@@ -49,7 +50,7 @@ class AtFirstImport:
             sys.meta_path.insert(0, self)
 
     def leave(self) -> None:
-        """Wait no longer."""
+        """Wait no longer; what is just being imported is seen to the end."""
         self._packages.clear()
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -70,15 +71,19 @@ class AtFirstImport:
 
         def load_and_act(module: ModuleType) -> None:
             del loader.exec_module
-            load(module)
+            self._loading.add(name)
+            try:
+                load(module)
+            except BaseException:
+                self._loading.discard(name)
+                raise
             self._loaded(name)
 
         loader.exec_module = load_and_act  # type: ignore[method-assign]
         return spec
 
     def _loaded(self, name: str) -> None:
-        if name not in self._packages:
-            return
+        self._loading.discard(name)
         self._packages.discard(name)
         if not self._packages:
             self.leave()
