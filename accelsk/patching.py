@@ -176,11 +176,12 @@ def unpatch() -> None:
     """
     stop()
     with _lock:
+        before = _calls[0].environment if _calls else os.environ.get(_ENVIRONMENT)
         for call in reversed(_calls.copy()):
             _undo(call)
         # another patcher, undone after accelsk, may have put back what it had found
         sweep({id(ours): original for original, ours in _counterparts(PACKAGES).items()})
-        _tell_children()
+        _tell_children(before if before is not None and before.strip().lower() in OFF else None)
 
 
 @contextmanager

@@ -610,3 +610,14 @@ names = ("patching", "_start", "runner", "doctor", "pytest_plugin", "__main__")
 print([name for name in names if f"accelsk.{name}" in sys.modules])
 """
     assert _run(code) == "[]\n"
+
+
+@pytest.mark.parametrize("value", ["0", "off", ""])
+def test_unpatch_leaves_an_environment_that_wants_no_patch(value):
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("ACCELSK_ENABLED", value)
+        accelsk.unpatch()
+        assert os.environ["ACCELSK_ENABLED"] == value
+        accelsk.patch("Ridge")
+        accelsk.unpatch()
+        assert os.environ["ACCELSK_ENABLED"] == value
