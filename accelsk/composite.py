@@ -110,8 +110,8 @@ def _call(
     if part is not None:
         args, kwargs = part.prepared(args, kwargs)
     args, kwargs = _bearable(composite, name, args, kwargs)
+    rewind = _rewind(composite) if fits(name) else None
     try:
-        rewind = _rewind(composite) if fits(name) else None
         qualname = f"{composite._accelsk_original.__name__}.{name}"
         run = Run(qualname, composite._accelsk_parts(name, y, stays), stays)
         with residency.entered(run):
