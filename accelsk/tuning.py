@@ -15,6 +15,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, TextIO
 
+from accelsk._progress import Progress
 from accelsk.costs import machine, startup, store
 from accelsk.costs.decision import name_of
 from accelsk.costs.measure import GRID, Grid, measure
@@ -34,31 +35,6 @@ _FIRST = 0.15
 
 #: The seconds that a class takes to compile, on the average (H200, 2026-11-30).
 _COMPILING = 0.6
-
-
-class _Progress:
-    """A bar on a terminal, now and then a line elsewhere."""
-
-    def __init__(self, total: int, stream: TextIO) -> None:
-        self._total = total
-        self._stream = stream
-        self._bar = stream.isatty()
-        self._start = perf_counter()
-
-    def show(self, done: int, what: str) -> None:
-        spent = perf_counter() - self._start
-        if self._bar:
-            full = 30 * done // self._total
-            bar = "#" * full + "." * (30 - full)
-            self._stream.write(f"\r[{bar}] {done}/{self._total} {spent:4.0f} s  {what:<42.42}")
-            self._stream.flush()
-        elif done % 10 == 0 or done == self._total:
-            print(f"{done} of {self._total} classes, {spent:.0f} s", file=self._stream, flush=True)
-
-    def end(self) -> None:
-        if self._bar:
-            self._stream.write("\r" + " " * 96 + "\r")
-            self._stream.flush()
 
 
 def _load() -> dict[str, float]:
@@ -144,7 +120,7 @@ def tune(
         speed=machine.speeds() if usable else {},
     )
     ordered = sorted(classes, key=_laborious)
-    progress = _Progress(len(ordered), stream)
+    progress = Progress(len(ordered), "classes", stream)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for done, cls in enumerate(ordered):

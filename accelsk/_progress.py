@@ -1,0 +1,45 @@
+"""How far long work has come."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TextIO
+
+
+class Progress:
+    """A bar on a terminal, now and then a line elsewhere.
+
+    Parameters
+    ----------
+    total : int
+        How many pieces of work there are.
+    unit : str
+        What they are called, in the plural.
+    stream : file-like
+        Where progress is shown.
+    """
+
+    def __init__(self, total: int, unit: str, stream: TextIO) -> None:
+        self._total = total
+        self._unit = unit
+        self._stream = stream
+        self._bar = stream.isatty()
+        self._start = perf_counter()
+
+    def show(self, done: int, what: str) -> None:
+        """Say that so many pieces are done, and which is next."""
+        spent = perf_counter() - self._start
+        if self._bar:
+            full = 30 * done // self._total
+            bar = "#" * full + "." * (30 - full)
+            self._stream.write(f"\r[{bar}] {done}/{self._total} {spent:4.0f} s  {what:<42.42}")
+            self._stream.flush()
+        elif done % 10 == 0 or done == self._total:
+            line = f"{done} of {self._total} {self._unit}, {spent:.0f} s"
+            print(line, file=self._stream, flush=True)
+
+    def end(self) -> None:
+        """Clear the bar."""
+        if self._bar:
+            self._stream.write("\r" + " " * 96 + "\r")
+            self._stream.flush()
