@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import gen_batches
-from sklearn.utils.extmath import _incremental_mean_and_var
 
 from accelsk._projections import COORDINATES, dtype_of, gram_again, projected, reconstructed, whole
+from accelsk._sklearn import incremental_mean_and_var
 from accelsk.algorithms import incremental, spectra
 from accelsk.device.stream import row_blocks
 from accelsk.device.transfer import is_device_array, to_device, to_host
@@ -212,5 +212,5 @@ def _by_rows(
 @cache
 def _count_type() -> type:
     """Return the type of ``n_samples_seen_``, which depends on scikit-learn's release."""
-    counts = _incremental_mean_and_var(np.zeros((1, 1)), 0.0, 0.0, np.zeros(1, np.int64))[2]
+    counts = incremental_mean_and_var(np.zeros((1, 1)), 0.0, 0.0, np.zeros(1, np.int64))[2]
     return type(counts[0])

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble._bagging import MAX_INT, _generate_bagging_indices
-from sklearn.ensemble._iforest import _average_path_length
 from sklearn.utils import check_random_state
 
+from accelsk import _sklearn
+from accelsk._sklearn import average_path_length, generate_bagging_indices
 from accelsk.algorithms.forests import leaf_sums, packed
 from accelsk.device.transfer import to_host
 from accelsk.engines.base import Call, Outcome, only, refuse
@@ -90,7 +90,7 @@ class IsolationForestOnCupy(CupyEngine):
         plain.max_samples_ = plain._max_samples = max_samples
         plain._max_features = max(1, int(max_features))
         plain._seeds = check_random_state(plain.random_state).randint(
-            MAX_INT, size=plain.n_estimators
+            _sklearn.MAX_INT, size=plain.n_estimators
         )
         draw = {
             "bootstrap_features": plain.bootstrap_features,
@@ -100,13 +100,13 @@ class IsolationForestOnCupy(CupyEngine):
             "max_features": plain._max_features,
             "max_samples": max_samples,
         }
-        if "sample_weight" in inspect.signature(_generate_bagging_indices).parameters:
+        if "sample_weight" in inspect.signature(generate_bagging_indices.find()).parameters:
             plain._sample_weight = draw["sample_weight"] = None
         # what `_make_estimator` draws and what the seed draws for rows start from the same state
         plain.estimators_ = [
             plain._make_estimator(append=False, random_state=seed) for seed in plain._seeds
         ]
-        drawn = [_generate_bagging_indices(seed, **draw) for seed in plain._seeds]
+        drawn = [generate_bagging_indices(seed, **draw) for seed in plain._seeds]
         plain.estimators_features_ = [features for features, _ in drawn]
         used = np.unique(np.concatenate([rows for _, rows in drawn]))
         sample = to_host(X[cupy.asarray(used)])
@@ -117,7 +117,7 @@ class IsolationForestOnCupy(CupyEngine):
                 some = some[:, features]
             tree.fit(some, targets[rows], counts.astype(np.float64), check_input=False)
         plain._average_path_length_per_tree = tuple(
-            _average_path_length(tree.tree_.n_node_samples) for tree in plain.estimators_
+            average_path_length(tree.tree_.n_node_samples) for tree in plain.estimators_
         )
         plain._decision_path_lengths = tuple(
             tree.tree_.compute_node_depths() for tree in plain.estimators_
@@ -174,6 +174,6 @@ class IsolationForestOnCupy(CupyEngine):
         ]
         return SimpleNamespace(
             nodes=packed(trees, features, values, cupy),
-            denominator=len(trees) * float(_average_path_length([estimator._max_samples])[0]),
+            denominator=len(trees) * float(average_path_length([estimator._max_samples])[0]),
             offset=getattr(estimator, "offset_", None),
         )

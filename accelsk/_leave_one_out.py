@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import check_scoring
 
-from accelsk._sklearn import identity_classifier, identity_regressor
+from accelsk._sklearn import IdentityClassifier, IdentityRegressor
 from accelsk.algorithms.moments import Moments
 from accelsk.algorithms.ridge_cv import LeaveOneOut, OfFewRows
 from accelsk.config import current
@@ -104,9 +104,9 @@ class _Predictions:
         Y = np.concatenate(self._targets)
         scorer = check_scoring(self._call.estimator, scoring=self._call.parameters["scoring"])
         given = {"sample_weight": np.concatenate(self._weights)} if self._weights else {}
-        identity: Any = identity_regressor()
+        identity: Any = IdentityRegressor()
         if "class_weight" in self._call.parameters:
-            identity = identity_classifier(classes=np.arange(Y.shape[1]))
+            identity = IdentityClassifier(classes=np.arange(Y.shape[1]))
             Y = Y.argmax(axis=1)
             given = given or {"sample_weight": np.ones(len(Y))}
         found = []

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from scipy import optimize
-from sklearn.linear_model import _logistic
 
+from accelsk import _sklearn
 from accelsk._sklearn import VERSION, check_optimize_result, newton_cg
 from accelsk.algorithms import logistic
 from accelsk.device.transfer import to_device
@@ -147,7 +147,7 @@ def _by_lbfgs(objective: logistic.Objective, tol: float, max_iter: int) -> Solut
         "lbfgs",
         result,
         max_iter,
-        extra_warning_msg=_logistic._LOGISTIC_SOLVER_CONVERGENCE_MSG,
+        extra_warning_msg=_sklearn.LOGISTIC_SOLVER_CONVERGENCE_MSG,
     )
     return result.x, min(result.nit, max_iter), [warn]
 

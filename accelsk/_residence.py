@@ -18,10 +18,10 @@ import joblib
 import numpy as np
 import sklearn
 from sklearn.base import is_classifier
-from sklearn.metrics import _scorer, check_scoring
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from accelsk import dispatch, registry
+from accelsk import _sklearn, dispatch, registry
 from accelsk.config import current
 from accelsk.data import Argument, describe
 from accelsk.device import probe
@@ -164,7 +164,7 @@ def _fetched(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: to_host(value) for name, value in arguments.items()}
 
 
-class _OnDevice(_scorer._Scorer):
+class _OnDevice(_sklearn.Scorer):
     """A scorer of scikit-learn's whose function takes data on the device."""
 
     accelsk_original: Any
@@ -199,16 +199,16 @@ def _score_function(function: Any) -> Any:
 
 def _stand_in(scorer: Any, estimator: Any) -> Any:
     """Return a scorer that does as `scorer` does, for data on the device."""
-    if isinstance(scorer, _scorer._MultimetricScorer):
+    if isinstance(scorer, _sklearn.MultimetricScorer):
         scorers = {name: _stand_in(one, estimator) for name, one in scorer._scorers.items()}
-        return _scorer._MultimetricScorer(scorers=scorers, raise_exc=scorer._raise_exc)
-    if type(scorer) is _scorer._Scorer:
+        return _sklearn.MultimetricScorer(scorers=scorers, raise_exc=scorer._raise_exc)
+    if type(scorer) is _sklearn.Scorer:
         ours = copy.copy(scorer)
         ours.__class__ = _OnDevice
         ours._score_func = _score_function(scorer._score_func)
         ours.accelsk_original = scorer
         return ours
-    if isinstance(scorer, _scorer._PassthroughScorer) and takes_residents(estimator, "score"):
+    if isinstance(scorer, _sklearn.PassthroughScorer) and takes_residents(estimator, "score"):
         return scorer
     return _OnHost(scorer)
 
@@ -258,7 +258,7 @@ class Residence:
             scorer = self.scorer(check_scoring(self.estimator, scoring=scoring))
         except Exception:
             return scoring
-        return scorer._scorers if isinstance(scorer, _scorer._MultimetricScorer) else scorer
+        return scorer._scorers if isinstance(scorer, _sklearn.MultimetricScorer) else scorer
 
     def parameter(self, name: str, value: Any) -> Any:
         """Return what stands for a parameter of ``fit``: weights of the rows go up, too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection._search import GridSearchCV
 
 from accelsk._residence import Residence, in_one_process, original_scorer, residence
 from accelsk.composite import Composite
@@ -65,7 +65,7 @@ class Search(Composite):
         return super().score(*_on_host(adopted(X), adopted(y)), **params)
 
 
-Search.fit.__doc__ = BaseSearchCV.fit.__doc__
+Search.fit.__doc__ = GridSearchCV.fit.__doc__
 
 
 def _on_host(X: Any, y: Any) -> tuple[Any, Any]:

@@ -7,13 +7,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import _agglomerative, _dbscan, _hierarchical_fast, _kmeans, _spectral
-from sklearn.cluster._hdbscan import _linkage, _tree, hdbscan
+from sklearn.cluster import _agglomerative, _dbscan, _kmeans, _spectral
+from sklearn.cluster._hdbscan import hdbscan
 from sklearn.utils import check_random_state
 
+from accelsk import _sklearn
 from accelsk._density import METRICS, DensityEngine, known_metric
 from accelsk._mirror import mirror
-from accelsk._sklearn import openmp_effective_n_threads
+from accelsk._sklearn import (
+    cluster_qr,
+    discretize,
+    hc_cut,
+    openmp_effective_n_threads,
+    process_mst,
+    single_linkage_label,
+    tree_to_labels,
+)
 from accelsk._spectral import SpectralEngine, warn_of_parts
 from accelsk.algorithms import kmeans
 from accelsk.algorithms.spanning_tree import SpanningTree, spanning_tree
@@ -231,7 +240,7 @@ class _HDBSCANOnCuml(DensityEngine):
         fitted._metric_params = {}
         fitted._min_samples = _min_samples(call.parameters)
         fitted._single_linkage_tree_ = self._hierarchy(call.parameters, rows)
-        fitted.labels_, fitted.probabilities_ = _tree.tree_to_labels(
+        fitted.labels_, fitted.probabilities_ = tree_to_labels(
             fitted._single_linkage_tree_,
             fitted.min_cluster_size,
             fitted.cluster_selection_method,
@@ -249,10 +258,10 @@ class _HDBSCANOnCuml(DensityEngine):
     def _hierarchy(self, parameters: dict[str, Any], rows: Any) -> np.ndarray:
         metric = METRICS[parameters["metric"]]
         tree = self.tree(rows, _min_samples(parameters), metric, parameters["alpha"])
-        edges = np.empty(len(tree.point), _linkage.MST_edge_dtype)
+        edges = np.empty(len(tree.point), _sklearn.MST_edge_dtype)
         edges["current_node"], edges["next_node"] = tree.source, tree.point
         edges["distance"] = tree.distance
-        return hdbscan._process_mst(edges)
+        return process_mst(edges)
 
 
 def _warn_of_copy() -> None:
@@ -276,7 +285,7 @@ def _cut(tree: SpanningTree, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the fitted attributes of single linkage along `tree`."""
     edges = np.column_stack([tree.previous, tree.point, tree.distance])
     edges = edges[np.argsort(tree.distance, kind="stable")]
-    merges = _hierarchical_fast.single_linkage_label(edges)
+    merges = single_linkage_label(edges)
     n_clusters, threshold = parameters["n_clusters"], parameters["distance_threshold"]
     if threshold is not None:
         n_clusters = np.count_nonzero(merges[:, 2] >= threshold) + 1
@@ -286,7 +295,7 @@ def _cut(tree: SpanningTree, parameters: dict[str, Any]) -> dict[str, Any]:
         "n_connected_components_": 1,
         "n_leaves_": n_leaves,
         "n_clusters_": n_clusters,
-        "labels_": _agglomerative._hc_cut(n_clusters, children, n_leaves),
+        "labels_": hc_cut(n_clusters, children, n_leaves),
     }
     if threshold is not None or parameters["compute_distances"]:
         fitted["distances_"] = merges[:, 2]
@@ -365,8 +374,8 @@ class _SpectralClusteringOnCupy(SpectralEngine):
         if assign == "kmeans":
             return self._kmeans(parameters, maps, random_state)
         if assign == "cluster_qr":
-            return to_device(_spectral.cluster_qr(to_host(maps)))
-        return to_device(_spectral.discretize(to_host(maps), random_state=random_state))
+            return to_device(cluster_qr(to_host(maps)))
+        return to_device(discretize(to_host(maps), random_state=random_state))
 
     def _kmeans(self, parameters: dict[str, Any], maps: Any, random_state: Any) -> Any:
         estimator = _kmeans.KMeans(

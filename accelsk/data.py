@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from accelsk._sklearn import get_feature_names
+from accelsk import _sklearn
 from accelsk.device.resident import Resident
 from accelsk.device.transfer import Columns, is_device_array
 
@@ -91,7 +91,7 @@ class Argument:
         """
         if isinstance(self.value, Resident):
             return self.value.feature_names
-        return get_feature_names(self.value) if self.kind == "frame" else None
+        return _sklearn.get_feature_names(self.value) if self.kind == "frame" else None
 
     @property
     def heading(self) -> Any:

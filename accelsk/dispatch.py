@@ -21,8 +21,8 @@ import joblib
 import numpy as np
 import sklearn
 
-from accelsk import costs, residency
-from accelsk._sklearn import AvailableIfDescriptor, check_feature_names
+from accelsk import _sklearn, costs, residency
+from accelsk._sklearn import AvailableIfDescriptor
 from accelsk.config import Config, current
 from accelsk.device.errors import poisons_context
 from accelsk.device.foreign import adopted_arguments, in_kind
@@ -61,7 +61,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
     if named and not anew and call.takes_features and call.X.given:
         # warns where one of the fit and this call had feature names and the other had not
-        check_feature_names(estimator, call.X.heading, reset=False)
+        _sklearn.check_feature_names(estimator, call.X.heading, reset=False)
     if call.fits:
         attributes = {**_input_attributes(call), **outcome.attributes}
         estimator._accelsk_adopt(engine, outcome.model, attributes, rows=call.data.shape[:1])

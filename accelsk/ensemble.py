@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 
 from accelsk._isolation import IsolationForestOnCupy
 from accelsk._mirror import mirror
+from accelsk._sklearn import generate_sample_indices, get_n_samples_bootstrap
 from accelsk.algorithms.resolution import variance_within_bins
 from accelsk.algorithms.trees import completed
 from accelsk.device.transfer import to_host
@@ -190,9 +191,7 @@ def _n_drawn(call: Call) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            drawn = _unweighted(
-                _forest._get_n_samples_bootstrap, n_samples, call.parameters["max_samples"]
-            )
+            drawn = _unweighted(get_n_samples_bootstrap, n_samples, call.parameters["max_samples"])
         except UserWarning:
             raise Refusal("max_samples comes to few rows, of which scikit-learn warns") from None
         except ValueError:
@@ -272,7 +271,7 @@ class _RandomForestClassifierOnCuml(_ForestOnCuml, CumlClassifier):
         }
         trees, weights = [], []
         for seed in seeds:
-            rows = cupy.asarray(_unweighted(_forest._generate_sample_indices, seed, len(X), drawn))
+            rows = cupy.asarray(_unweighted(generate_sample_indices, seed, len(X), drawn))
             count = cupy.bincount(codes[rows], minlength=len(classes))
             if not bool(count.all()):
                 raise Refusal("a bootstrap sample lacks a class")
@@ -351,7 +350,7 @@ class _Forest:
         return super().estimators_samples_  # type: ignore[misc]
 
     estimators_samples_ = property(
-        _samples_of_each, doc=_forest.BaseForest.estimators_samples_.__doc__
+        _samples_of_each, doc=_forest.RandomForestClassifier.estimators_samples_.__doc__
     )
 
 

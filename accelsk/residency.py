@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from accelsk import costs
-from accelsk._sklearn import output_config
+from accelsk import _sklearn, costs
 from accelsk.config import current
 from accelsk.data import NUMERIC, describe
 from accelsk.device import probe
@@ -172,7 +171,7 @@ class Part:
     def stays(self, result: Any = None) -> bool:
         """Whether a result on the device may stay there; without one: whether any may."""
         makes_frames = self.method in ("transform", "fit_transform") and (
-            output_config("transform", self.estimator)["dense"] != "default"
+            _sklearn.get_output_config("transform", self.estimator)["dense"] != "default"
         )
         return not makes_frames and self._stays(result)
 

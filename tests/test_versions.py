@@ -1,16 +1,22 @@
 """Untested releases are told once; what a release lacks costs one class its GPU, no more."""
 
+import ast
+import importlib
+import importlib.util
 import logging
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import Ridge
 
 import accelsk
-from accelsk import versions
+from accelsk import _sklearn, versions
 from accelsk.device import probe
 from accelsk.engines.cuml import CumlEngine, CumlRegressor
 
@@ -197,3 +203,117 @@ def test_an_untested_cuml_is_told_at_its_first_use(monkeypatch, engine, caplog):
     assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
         "accelsk is tested with cuml 26, not with 28.04.00"
     ]
+
+
+# Private names of scikit-learn
+
+
+_SOURCES = sorted(Path(accelsk.__file__).parent.rglob("*.py"))
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is no package
+        return False
+
+
+def _is_public(module: str, name: str) -> bool:
+    """Whether a public module of scikit-learn's has `name`, of `module`, in its ``__all__``."""
+    package = module.partition("._")[0]
+    if name.startswith("_") or module == package:
+        return not name.startswith("_")
+    public = importlib.import_module(package)
+    return name in public.__all__ or name in vars(public)  # what is experimental is told so late
+
+
+def _names_of_scikit_learn(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield the module and the name of whatever is taken from scikit-learn."""
+    modules: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update((a.asname or a.name, a.name) for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if node.module.partition(".")[0] == "sklearn" and _is_module(name):
+                    modules[alias.asname or alias.name] = name
+                else:
+                    yield node.module, alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            module = modules.get(ast.unparse(node.value))
+            if module is not None:
+                yield module, node.attr
+
+
+@pytest.mark.parametrize("path", _SOURCES, ids=lambda path: path.stem)
+def test_private_names_of_scikit_learn_stand_in_one_module(path):
+    if path.stem == "_sklearn":
+        return
+    private = {
+        f"{module}.{name}"
+        for module, name in _names_of_scikit_learn(ast.parse(path.read_text()))
+        if module.partition(".")[0] == "sklearn" and not _is_public(module, name)
+    }
+    dunder = {name for name in private if name.endswith("__")}
+    assert not private - dunder
+
+
+@pytest.mark.parametrize(
+    ("code", "private"),
+    [
+        ("from sklearn.utils import _safe_indexing", True),
+        ("from sklearn.ensemble._bagging import MAX_INT", True),
+        ("from sklearn.cluster import _spectral\n_spectral.discretize", True),
+        ("import sklearn.cluster._spectral as s\ns.discretize", True),
+        ("import sklearn.cluster._spectral\nsklearn.cluster._spectral.discretize", True),
+        ("from sklearn.linear_model._ridge import Ridge", False),
+        ("from sklearn.linear_model import _ridge\n_ridge.Ridge", False),
+        ("from sklearn.utils.validation import check_is_fitted", False),
+    ],
+)
+def test_a_private_name_is_told_from_a_public_one(code, private):
+    found = [not _is_public(*name) for name in _names_of_scikit_learn(ast.parse(code))]
+    assert any(found) == private
+
+
+@pytest.mark.parametrize("name", sorted(_sklearn.PRIVATE))
+def test_a_declared_private_name_is_where_it_is_declared(name):
+    private = _sklearn.PRIVATE[name]
+    if private.installed:
+        assert callable(private.find()) or not private.called
+        assert not _is_public(private.module, private.name)
+
+
+def test_the_declared_releases_are_tested_ones():
+    first, last = versions.TESTED["scikit-learn"]
+    for private in _sklearn.PRIVATE.values():
+        assert first <= private.first <= private.last <= last, private
+
+
+def test_only_declared_private_names_are_used_and_each_of_them_is():
+    used = set()
+    for path in _SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "accelsk._sklearn":
+                used.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "_sklearn":
+                used.add(node.attr)
+            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                used.update({node.slice.value} if ast.unparse(node.value) == "PRIVATE" else ())
+    declared = set(_sklearn.PRIVATE)
+    assert declared <= used
+    assert used - declared <= set(_sklearn.__all__)
+
+
+def test_importing_a_class_looks_no_private_name_up():
+    code = (
+        "from accelsk import _sklearn; found = []\n"
+        "_sklearn.Private.find = lambda self: found.append(self.name)\n"
+        "from accelsk.linear_model import Ridge; print(found)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"

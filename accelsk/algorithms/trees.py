@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from sklearn.tree._tree import Tree
+
+from accelsk import _sklearn
 
 __all__ = ["completed"]
 
@@ -43,7 +45,7 @@ def _levels(left: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
     return levels[::-1]
 
 
-def completed(tree: Tree, criterion: str, class_weight: np.ndarray | None = None) -> Tree:
+def completed(tree: Any, criterion: str, class_weight: np.ndarray | None = None) -> Any:
     """Return `tree` with values, weights and impurities in every node.
 
     cuML's trees hold a value in each leaf and a count in each node, nothing else. From these
@@ -87,6 +89,6 @@ def completed(tree: Tree, criterion: str, class_weight: np.ndarray | None = None
     nodes["missing_go_to_left"] = 0
     nodes["missing_go_to_left"][inner] = count[left[inner]] > count[right[inner]]
     nodes["feature"][~inner] = nodes["threshold"][~inner] = -2
-    result = Tree(tree.n_features, tree.n_classes, tree.n_outputs)
+    result = _sklearn.Tree(tree.n_features, tree.n_classes, tree.n_outputs)
     result.__setstate__({**state, "nodes": nodes, "values": values[:, None, :]})
     return result

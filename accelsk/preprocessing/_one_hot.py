@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from accelsk._sklearn import align_sparse, output_config
+from accelsk._sklearn import align_sparse, get_output_config
 from accelsk.device.transfer import on_host, to_device, to_host
 from accelsk.engines.base import Call, Outcome, Rule, refuse
 from accelsk.engines.cupy import CupyEngine
@@ -26,7 +26,7 @@ def _frame_of_sparse(call: Call) -> bool:
     return (
         call.method in _TRANSFORMS
         and call.parameters["sparse_output"]
-        and output_config("transform", call.estimator)["dense"] != "default"
+        and get_output_config("transform", call.estimator)["dense"] != "default"
     )
 
 
