@@ -1,11 +1,13 @@
 """How much of a call is the way to the device: the bus, staged transfers, fits and predictions.
 
-NumPy in and NumPy out, after one call that is not counted; scikit-learn, cuml.accel and accelsk
-each in a process of their own, on the same data::
+NumPy in and NumPy out; scikit-learn, cuml.accel and accelsk each in a process of their own, on the
+same data. On the GPU a call is repeated, after one that is not counted; scikit-learn, which has
+nothing to warm up, makes each call once::
 
-    python -m benchmarks.wire results.json [SECONDS_FOR_EACH [SIDE ...]]
+    python -m benchmarks.wire results.json [SECONDS [SIDE ...]]
 
-The report compares each with the time that the same bytes take from pinned memory.
+The seconds are for all sides together; what they do not suffice for is left out. The report
+compares each call with the time that the same bytes take from pinned memory.
 """
 
 from __future__ import annotations
@@ -24,15 +26,17 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
 from benchmarks.machine import describe_machine
+from benchmarks.wire_report import tables
 
 ROWS, COLUMNS = 500_000, 200
 SIDES = ("accelsk", "cuml.accel", "scikit-learn")
 
 #: Seconds after which a call is not repeated any more.
 _PATIENCE = 1.0
+#: Seconds for all sides.
+_SECONDS = 180.0
 _REPETITIONS = 5
 
 
@@ -107,15 +111,18 @@ _STREAMED = [
 ]
 #: What passes over X once, and the rest, where the way is a part of the time only.
 CASES = [
-    *(Case(path, parameters, "float32", after) for path, parameters, after in _STREAMED),
+    *(
+        Case(path, parameters, dtype, after)
+        for dtype in ("float32", "float64")
+        for path, parameters, after in _STREAMED
+    ),
     Case("cluster.KMeans", {"n_clusters": 20, "n_init": 1, **_SEED}, "classes", ("predict",)),
     Case("linear_model.LogisticRegression", data="classes", after=("predict",)),
     Case("cluster.DBSCAN", {"eps": 4.0}, "some"),
     Case("neighbors.KNeighborsClassifier", data="some", after=("predict",)),
+    Case("svm.SVC", data="few", after=("predict",)),
     Case("ensemble.RandomForestClassifier", _SEED, "some", ("predict",)),
     Case("ensemble.RandomForestRegressor", {"max_depth": 12, **_SEED}, "some", ("predict",)),
-    Case("svm.SVC", data="few", after=("predict",)),
-    *(Case(path, parameters, "float64", after) for path, parameters, after in _STREAMED),
 ]
 
 
@@ -124,10 +131,15 @@ def timed(call: Callable[[], Any]) -> float:
     call()
     seconds: list[float] = []
     while len(seconds) < _REPETITIONS and sum(seconds) < _PATIENCE:
-        start = perf_counter()
-        call()
-        seconds.append(perf_counter() - start)
+        seconds.append(once(call))
     return float(np.median(seconds))
+
+
+def once(call: Callable[[], Any]) -> float:
+    """Return the seconds that a single call takes."""
+    start = perf_counter()
+    call()
+    return perf_counter() - start
 
 
 def measure(side: str, folder: Path) -> Iterator[dict[str, Any]]:
@@ -138,78 +150,40 @@ def measure(side: str, folder: Path) -> Iterator[dict[str, Any]]:
 
         accelsk.install(disable_uvm=True)
         accelsk.set_config(device="gpu", on_fallback="raise")
+    exactness(side, package, folder)
+    streamed = {"float32", "float64"}
+    yield from _cases([case for case in CASES if case.data in streamed], side, package)
+    if side == "accelsk":
+        from benchmarks.wire_transfers import transfers
+
+        yield from transfers(DATA["float32"]()[0], timed)
+    yield from _cases([case for case in CASES if case.data not in streamed], side, package)
+
+
+def _cases(cases: list[Case], side: str, package: str) -> Iterator[dict[str, Any]]:
+    time = once if side == "scikit-learn" else timed
     held: dict[str, Any] = {}
-    for case in CASES:
+    for case in cases:
         if case.data not in held:
             held = {case.data: DATA[case.data]()}
         X, y = held[case.data]
         estimator = case.estimator(package)
         row = {"side": side, "case": case.name, "data": case.data, "bytes": X.nbytes}
         try:
-            yield {**row, "method": "fit", "seconds": timed(partial(estimator.fit, X, y))}
+            yield {**row, "method": "fit", "seconds": time(partial(estimator.fit, X, y))}
             for method in case.after:
                 given = estimator.transform(X) if method == "inverse_transform" else X
                 call = getattr(estimator, method)
-                out = call(given).nbytes
-                seconds = timed(partial(call, given))
-                moved = {"bytes": given.nbytes + out, "up": given.nbytes, "down": out}
+                sizes = {"up": given.nbytes}
+
+                def run(call: Any = call, given: Any = given, sizes: Any = sizes) -> None:
+                    sizes["down"] = call(given).nbytes
+
+                seconds = time(run)
+                moved = {"bytes": sum(sizes.values()), **sizes}
                 yield {**row, "method": method, "seconds": seconds, **moved}
         except Exception as error:
-            yield {**row, "error": f"{type(error).__name__}: {error}"[:200]}
-    exactness(side, package, folder)
-    if side == "accelsk":
-        yield from transfers()
-
-
-def transfers() -> Iterator[dict[str, Any]]:
-    """Yield what transfers alone take: pinned, plain, and staged from several layouts."""
-    import cupy
-    import pandas as pd
-
-    from accelsk.data import describe
-    from accelsk.device.transfer import to_device, to_host
-
-    X, _ = DATA["float32"]()
-    layouts = {
-        "float32, C": X,
-        "float64, C": X.astype(np.float64),
-        "float32, F": np.asfortranarray(X),
-        "float32, every other row": np.repeat(X, 2, axis=0)[::2],
-        "float32, every other column": np.repeat(X, 2, axis=1)[:, ::2],
-        "int16, C": (X * 1000).astype(np.int16),
-        "pandas, one block": pd.DataFrame(X),
-        "pandas, column by column": pd.DataFrame(
-            {f"x{j}": np.ascontiguousarray(X[:, j]) for j in range(COLUMNS)}
-        ),
-    }
-
-    def synchronised(call: Callable[..., Any], *arguments: Any) -> float:
-        def run() -> None:
-            call(*arguments)
-            cupy.cuda.get_current_stream().synchronize()
-
-        return timed(run)
-
-    def upload(given: Any) -> Any:
-        return to_device(describe(given).source)
-
-    for name, given in layouts.items():
-        nbytes = given.size * 4 if isinstance(given, pd.DataFrame) else given.nbytes
-        pinned = cupy.cuda.alloc_pinned_memory(nbytes)
-        target = cupy.empty(nbytes, np.uint8)
-        page_locked = np.frombuffer(pinned, np.uint8, nbytes)
-        row = {"side": "accelsk", "data": name, "bytes": nbytes}
-        wire = synchronised(target.set, page_locked)
-        yield {**row, "case": "pinned copy", "method": "upload", "seconds": wire}
-        yield {**row, "case": "staged", "method": "upload", "seconds": synchronised(upload, given)}
-        if name.endswith(", C"):
-            plain = synchronised(cupy.asarray, given)
-            yield {**row, "case": "cupy.asarray", "method": "upload", "seconds": plain}
-            there = cupy.asarray(given)
-            staged = timed(partial(to_host, there))
-            yield {**row, "case": "staged", "method": "download", "seconds": staged}
-            yield {**row, "case": "cupy.get", "method": "download", "seconds": timed(there.get)}
-        del pinned, target, page_locked
+            yield {**row, "method": "", "error": f"{type(error).__name__}: {error}"[:200]}
 
 
 #: What is compared with scikit-learn in float64, on data with means of 10 and a condition of 1e4.
@@ -223,34 +197,36 @@ _EXACT = {
 
 
 def exactness(side: str, package: str, folder: Path) -> None:
-    """Store the fitted attributes of ill-conditioned float32 data, or of the same in float64."""
+    """Store what is fitted to ill-conditioned values in float32, and to the same in float64."""
     rng = np.random.default_rng(1)
     d = 50
     rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
     X = rng.standard_normal((100_000, d)) * np.logspace(0, -4, d) @ rotation + 10
     X = X.astype(np.float32)
     y = (X @ rng.standard_normal(d) + rng.standard_normal(len(X))).astype(np.float32)
-    if side == "scikit-learn":
-        X, y = X.astype(np.float64), y.astype(np.float64)
     found = {}
-    for path, names in _EXACT.items():
-        model = Case(path).estimator(package).fit(X, y)
-        found |= {f"{path} {name}": np.asarray(getattr(model, name)) for name in names}
+    for dtype in ("float32", "float64"):
+        given = X.astype(dtype), y.astype(dtype)
+        for path, names in _EXACT.items():
+            model = Case(path).estimator(package).fit(*given)
+            found |= {f"{path} {name}, {dtype}": getattr(model, name) for name in names}
     np.savez(folder / f"{side}.npz", **found)
 
 
 def compare(folder: Path) -> list[dict[str, Any]]:
-    """Return how far each side's float32 is from scikit-learn's float64."""
-    truth = np.load(folder / "scikit-learn.npz")
+    """Return how far each side is from scikit-learn in float64, given the same values."""
+    stored = {side: folder / f"{side}.npz" for side in SIDES}
+    sides = {side: np.load(file) for side, file in stored.items() if file.exists()}
+    truth = sides.get("scikit-learn", {})
     rows = []
-    for side in SIDES[:2]:
-        if not (folder / f"{side}.npz").exists():
-            continue
-        found = np.load(folder / f"{side}.npz")
+    for side, found in sides.items():
         for name in truth:
-            error = np.abs(found[name] - truth[name]).max() / np.abs(truth[name]).max()
-            rows.append({"side": side, "attribute": name, "relative error": float(error)})
-    return rows
+            attribute, dtype = name.split(", ")
+            exact = truth[f"{attribute}, float64"]
+            error = float(np.abs(found[name] - exact).max() / np.abs(exact).max())
+            row = {"side": side, "attribute": attribute, "data": dtype}
+            rows.append({**row, "dtype": str(found[name].dtype), "relative error": error})
+    return [row for row in rows if (row["side"], row["data"]) != ("scikit-learn", "float64")]
 
 
 def run(side: str, folder: Path, limit: float) -> list[dict[str, Any]]:
@@ -267,58 +243,25 @@ def run(side: str, folder: Path, limit: float) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def report(results: list[dict[str, Any]]) -> str:
-    """Return the table: the time of each call, and how it compares."""
-    wires = {
-        (r["bytes"]): r["seconds"]
-        for r in results
-        if r.get("case") == "pinned copy" and r["data"].endswith(", C")
-    }
-    per_byte = min((s / b for b, s in wires.items() if b > 1e8), default=float("nan"))
-    calls: dict[tuple, dict[str, Any]] = {}
-    for r in results:
-        if "seconds" in r:
-            calls.setdefault((r["case"], r["data"], r["method"]), {})[r["side"]] = r
-    rows = []
-    for (case, data, method), sides in calls.items():
-        ours = sides.get("accelsk")
-        if ours is None:
-            continue
-        wire = per_byte * ours["bytes"]
-        others = [sides.get(side, {}).get("seconds") for side in SIDES[1:]]
-        ratios = [None if other is None else other / ours["seconds"] for other in others]
-        rows.append(
-            [case, data, method, wire * 1e3, ours["seconds"] * 1e3, ours["seconds"] / wire, *ratios]
-        )
-    headers = ["", "data", "call", "wire/ms", "accelsk/ms", "times the wire", *SIDES[1:]]
-    return tabulate(rows, headers, floatfmt=".2f")
-
-
 def main(arguments: list[str]) -> None:
-    """Measure every side, print the table, and write the results to a file."""
+    """Measure every side, print the tables, and write the results to a file."""
     warnings.simplefilter("ignore")
     if arguments[0] == "--side":
         for row in measure(arguments[1], Path(arguments[2])):
             print(json.dumps(row), flush=True)
         return
-    limit = float(arguments[1]) if len(arguments) > 1 else 120.0
+    end = perf_counter() + (float(arguments[1]) if len(arguments) > 1 else _SECONDS)
     sides = arguments[2:] or SIDES
+    results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        results = [row for side in sides for row in run(side, folder, limit)]
-        try:
-            errors = compare(folder)
-        except FileNotFoundError:
-            errors = []
-    print(report(results))
-    print(tabulate([list(row.values()) for row in errors], ["", "attribute", "relative error"]))
-    for row in results:
-        if "error" in row:
-            print(row["side"], row["case"], row["data"], row["error"])
-    machine = describe_machine()
-    Path(arguments[0]).write_text(
-        json.dumps({"machine": machine, "results": results, "exactness": errors}, indent=1) + "\n"
-    )
+        for place, side in enumerate(sides):
+            # what one side leaves of its share goes to the next
+            results += run(side, folder, (end - perf_counter()) / (len(sides) - place))
+        errors = compare(folder)
+    print(tables(results, errors, SIDES))
+    found = {"machine": describe_machine(), "results": results, "exactness": errors}
+    Path(arguments[0]).write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
