@@ -70,6 +70,25 @@ def test_flights_predicts_delays_from_frames_with_text_and_gaps(tmp_path):
         assert picture.width > 2 * picture.height
 
 
+@pytest.mark.parametrize(
+    ("script", "package", "says"),
+    [
+        ("digits_embedding.py", "umap", ("1,000 digits", "TSNE.fit_transform", "UMAP on the CPU")),
+        ("text.py", "scipy", ("docstrings", "TruncatedSVD.fit_transform", "masked")),
+        ("search.py", "sklearn", ("125 fits", "SVC.fit", "of the test pictures right")),
+    ],
+)
+def test_example_ends_in_a_picture(script, package, says, tmp_path):
+    pillow = pytest.importorskip("PIL.Image")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip(package)
+    done = run(script, tmp_path)
+    for text in says:
+        assert text in done.stdout
+    with pillow.open((tmp_path / script).with_suffix(".png")) as picture:
+        assert min(picture.size) > 300
+
+
 @pytest.mark.parametrize("script", sorted(p.name for p in (ROOT / "examples").glob("*.py")))
 def test_example_takes_estimators_from_accelsk(script):
     assert "from accelsk." in (ROOT / "examples" / script).read_text()
