@@ -80,8 +80,7 @@ class _KMeansOnCupy(CupyEngine):
     def fit(self, call: Call, X: Any) -> Outcome:
         import cupy
 
-        mean = X.mean(axis=0)
-        X = X - mean  # scikit-learn's way to more exact distances
+        X, mean, variance = kmeans.centred(X, cupy)  # scikit-learn's way to more exact distances
         weight = inputs.weights(call, X.dtype)
         runs = [
             kmeans.lloyd(
@@ -89,13 +88,13 @@ class _KMeansOnCupy(CupyEngine):
                 seeds,
                 weight,
                 max_iter=call.parameters["max_iter"],
-                tol=float(X.var(axis=0).mean()) * call.parameters["tol"],
+                tol=variance * call.parameters["tol"],
                 xp=cupy,
             )
             for seeds in self._seeds(call, X, weight, mean)
         ]
         best = min(runs, key=lambda run: run.inertia)
-        if len(cupy.unique(best.labels)) < len(best.centers):
+        if best.distinct < len(best.centers):
             raise Refusal("fewer distinct clusters than asked for, of which scikit-learn warns")
         model = SimpleNamespace(
             cluster_centers_=best.centers + mean,
@@ -120,12 +119,12 @@ class _KMeansOnCupy(CupyEngine):
         if n_init == "auto":
             n_init = 1 if init == "k-means++" else 10
         random_state = check_random_state(call.parameters["random_state"])
-        everything = cupy.ones(len(X), X.dtype) if weight is None else weight
         if init == "k-means++":
             return [
-                kmeans.kmeans_plusplus(X, n_clusters, everything, random_state, cupy)
+                kmeans.kmeans_plusplus(X, n_clusters, weight, random_state, cupy)
                 for _ in range(n_init)
             ]
+        everything = cupy.ones(len(X), X.dtype) if weight is None else weight
         share = to_host(everything / everything.sum())
         rows = [
             random_state.choice(len(X), size=n_clusters, replace=False, p=share)

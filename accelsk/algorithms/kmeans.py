@@ -6,10 +6,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Clustering", "distances", "inertia", "kmeans_plusplus", "lloyd", "nearest"]
+__all__ = [
+    "Clustering",
+    "averages",
+    "centred",
+    "distances",
+    "inertia",
+    "kmeans_plusplus",
+    "lloyd",
+    "nearest",
+    "relocate",
+    "sums",
+]
 
 #: Elements of the largest intermediate array: 256 MB in float32.
 _CHUNK = 1 << 26
+
+#: Squared distances below this share of the squared norms are computed from differences: what
+#: comes from products would have lost too many digits.
+_CLOSE = 1e-6
 
 
 class Clustering(NamedTuple):
@@ -21,12 +36,38 @@ class Clustering(NamedTuple):
     labels : array of int of shape (n_samples,)
     inertia : float
     n_iter : int
+    distinct : int
+        How many of the clusters have rows.
     """
 
     centers: Any
     labels: Any
     inertia: float
     n_iter: int
+    distinct: int
+
+
+def _on_device(xp: Any) -> bool:
+    """Whether there are kernels, in `accelsk.algorithms.kmeans_device`."""
+    return hasattr(xp, "cuda")
+
+
+def centred(X: Any, xp: Any) -> tuple[Any, Any, Any]:
+    """Return the rows about their mean, the mean, and the mean variance of the columns.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+    xp : module
+        The array namespace.
+    """
+    if _on_device(xp):
+        from accelsk.algorithms import kmeans_device
+
+        return kmeans_device.centred(X)
+    mean = X.mean(axis=0)
+    rows = X - mean
+    return rows, mean, rows.var(axis=0, dtype=np.float64).mean()
 
 
 def kmeans_plusplus(
@@ -42,7 +83,7 @@ def kmeans_plusplus(
     X : array of shape (n_samples, n_features)
         Centred: distances come from products.
     n_clusters : int
-    weight : array of shape (n_samples,)
+    weight : array of shape (n_samples,) or None
     random_state : RandomState
         Numbers are drawn from it on the host.
     xp : module
@@ -58,6 +99,14 @@ def kmeans_plusplus(
     the number of trials for each centre, 2 + log(n_clusters), is theirs.
     """
     n_trials = 2 + int(np.log(n_clusters))
+    everything = xp.ones(len(X), X.dtype) if weight is None else weight
+    share = everything / everything.sum()
+    first = random_state.choice(len(X), p=share.get() if hasattr(share, "get") else share)
+    draws = random_state.uniform(size=(n_clusters - 1, n_trials))
+    if _on_device(xp):
+        from accelsk.algorithms import kmeans_device
+
+        return kmeans_device.kmeans_plusplus(X, n_clusters, weight, first, draws)
     wide = X.astype(np.float64, copy=False)  # scikit-learn, too, rounds distances at the end only
     norms = (wide * wide).sum(axis=1)
 
@@ -67,18 +116,15 @@ def kmeans_plusplus(
         distances[xp.arange(len(rows)), rows] = 0
         return xp.maximum(distances, 0).astype(X.dtype, copy=False)
 
-    share = weight / weight.sum()
-    first = random_state.choice(len(X), p=share.get() if hasattr(share, "get") else share)
     chosen = xp.empty(n_clusters, dtype=np.intp)
     chosen[0] = first
     closest = squared_distances(chosen[:1])[0]
-    potential = closest @ weight
-    for c in range(1, n_clusters):
-        draws = xp.asarray(random_state.uniform(size=n_trials)) * potential
-        cumulative = xp.cumsum((weight * closest).astype(np.float64))
-        candidates = xp.minimum(xp.searchsorted(cumulative, draws), len(X) - 1)
+    potential = closest @ everything
+    for c, draw in enumerate(xp.asarray(draws), start=1):
+        cumulative = xp.cumsum((everything * closest).astype(np.float64))
+        candidates = xp.minimum(xp.searchsorted(cumulative, draw * potential), len(X) - 1)
         distances = xp.minimum(squared_distances(candidates), closest)
-        potentials = distances @ weight
+        potentials = distances @ everything
         best = potentials.argmin()
         chosen[c] = candidates[best]
         closest, potential = distances[best], potentials[best]
@@ -96,6 +142,10 @@ def nearest(X: Any, centers: Any, xp: Any) -> Any:
     xp : module
         The array namespace.
     """
+    if _on_device(xp):
+        from accelsk.algorithms import kmeans_device
+
+        return kmeans_device.nearest(X, centers)
     labels = xp.empty(len(X), np.int32)
     norms = (centers * centers).sum(axis=1)[:, None]
     step = max(1, _CHUNK // len(centers))
@@ -118,13 +168,20 @@ def distances(X: Any, centers: Any, xp: Any) -> Any:
     """
     result = xp.empty((len(X), len(centers)), X.dtype)
     centers = centers.astype(np.float64, copy=False)
+    middle = centers.mean(axis=0)  # distances do not change, and lose less to rounding
+    centers = centers - middle
     norms = (centers * centers).sum(axis=1)
-    step = max(1, _CHUNK // len(centers))
+    step = max(1, _CHUNK // max(centers.shape))
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        wide = X[rows].astype(np.float64, copy=False)
-        squared = (wide * wide).sum(axis=1)[:, None] - 2 * (wide @ centers.T) + norms
-        result[rows] = xp.sqrt(xp.maximum(squared, 0))
+        wide = X[rows] - middle
+        sizes = (wide * wide).sum(axis=1)[:, None] + norms
+        squared = sizes - 2 * (wide @ centers.T)
+        i, j = xp.nonzero(squared < _CLOSE * sizes)
+        for first in range(0, len(i), step):
+            near = i[first : first + step], j[first : first + step]
+            squared[near] = ((wide[near[0]] - centers[near[1]]) ** 2).sum(axis=1)
+        result[rows] = xp.sqrt(squared)
     return result
 
 
@@ -146,15 +203,18 @@ def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: float, xp: A
     xp : module
         The array namespace.
     """
+    if _on_device(xp):
+        from accelsk.algorithms import kmeans_device
+
+        return kmeans_device.lloyd(X, centers, weight, max_iter=max_iter, tol=tol)
     labels = None
     settled = False
     for n_iter in range(1, max_iter + 1):  # noqa: B007 - the last value counts
         previous, labels = labels, nearest(X, centers, xp)
-        sums, mass = _sums(X, labels, weight, len(centers), xp)
+        total, mass = sums(X, labels, weight, len(centers), xp)
         if not bool(mass.all()):
-            _relocate(X, centers, labels, weight, sums, mass, xp)
-        moved = xp.where(mass[:, None] > 0, sums / xp.where(mass > 0, mass, 1)[:, None], centers)
-        moved = moved.astype(X.dtype, copy=False)
+            relocate(X, centers, labels, weight, total, mass, xp)
+        moved = averages(total, mass, xp).astype(X.dtype, copy=False)
         shift = float(((moved - centers) ** 2).sum())
         centers = moved
         settled = previous is not None and bool((previous == labels).all())
@@ -162,12 +222,13 @@ def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: float, xp: A
             break
     if not settled:
         labels = nearest(X, centers, xp)
-    return Clustering(centers, labels, inertia(X, centers, labels, weight), n_iter)
+    distinct = int((xp.bincount(labels, minlength=len(centers)) > 0).sum())
+    return Clustering(centers, labels, inertia(X, centers, labels, weight), n_iter, distinct)
 
 
-def _sums(X: Any, labels: Any, weight: Any, n_clusters: int, xp: Any) -> tuple[Any, Any]:
+def sums(X: Any, labels: Any, weight: Any, n_clusters: int, xp: Any) -> tuple[Any, Any]:
     """Return the weighted sum of the rows of each cluster, and its weight, in float64."""
-    sums = xp.zeros((n_clusters, X.shape[1]), np.float64)
+    total = xp.zeros((n_clusters, X.shape[1]), np.float64)
     mass = xp.zeros(n_clusters, np.float64)
     step = max(1, _CHUNK // n_clusters)
     clusters = xp.arange(n_clusters)[:, None]
@@ -176,25 +237,42 @@ def _sums(X: Any, labels: Any, weight: Any, n_clusters: int, xp: Any) -> tuple[A
         member = (labels[None, rows] == clusters).astype(X.dtype)
         if weight is not None:
             member *= weight[rows]
-        sums += member @ X[rows]
+        total += member @ X[rows]
         mass += member.sum(axis=1, dtype=np.float64)
-    return sums, mass
+    return total, mass
 
 
-def _relocate(
-    X: Any, centers: Any, labels: Any, weight: Any, sums: Any, mass: Any, xp: Any
+def averages(total: Any, mass: Any, xp: Any) -> Any:
+    """Return the mean of each cluster from the sum of its rows and its weight.
+
+    What has no rows goes where the heaviest cluster is, or where its rows add up to if that one
+    comes later: so it is in scikit-learn.
+    """
+    means = total / xp.where(mass > 0, mass, 1)[:, None]
+    heaviest = mass.argmax()
+    later = (xp.arange(len(mass)) < heaviest)[:, None]
+    elsewhere = xp.where(later, total[heaviest], means[heaviest])
+    return xp.where((mass > 0)[:, None], means, elsewhere)
+
+
+def relocate(
+    X: Any, centers: Any, labels: Any, weight: Any, total: Any, mass: Any, xp: Any
 ) -> None:
-    """Move to each empty cluster, in `sums` and `mass`, the row farthest from its centre."""
+    """Move to each empty cluster, in `total` and `mass`, one of the rows farthest from its centre.
+
+    Which of them goes to which cluster is left to NumPy, as in scikit-learn.
+    """
     distances = ((X - centers[labels]) ** 2).sum(axis=1)
-    empty = xp.flatnonzero(mass == 0)
-    farthest = xp.argsort(-distances)[: len(empty)]
-    if float(distances[farthest[0]]) == 0:
+    distances = distances.get() if hasattr(distances, "get") else distances
+    empty = xp.flatnonzero(mass == 0).tolist()
+    farthest = np.argpartition(distances, -len(empty))[: -len(empty) - 1 : -1]
+    if distances.max() == 0:
         return
-    for cluster, row in zip(empty.tolist(), farthest.tolist(), strict=True):
+    for cluster, row in zip(empty, farthest.tolist(), strict=True):
         share = 1.0 if weight is None else float(weight[row])
-        sums[cluster] = X[row] * share
+        total[labels[row]] -= X[row] * share
+        total[cluster] = X[row] * share
         mass[cluster] = share
-        sums[labels[row]] -= X[row] * share
         mass[labels[row]] -= share
 
 

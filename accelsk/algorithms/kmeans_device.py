@@ -1,0 +1,358 @@
+"""k-means on a device, without a word from the host in between.
+
+A round is a matrix product and three kernels. The host asks for rounds ahead of what it knows:
+once the rounds have come to their end, those that follow change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from accelsk.algorithms import kmeans
+from accelsk.algorithms.kmeans_kernels import EMPTY, RUNNING, SETTLED, WITHIN_TOL, kernels
+
+__all__ = ["centred", "kmeans_plusplus", "lloyd", "nearest"]
+
+#: Elements of the largest intermediate array: 256 MB in float32.
+_CHUNK = 1 << 26
+
+#: Rounds that the host asks for ahead of what it knows.
+_AHEAD = 2
+
+#: Threads of a block where each has a row, or eight share one.
+_THREADS = 256
+
+#: What the device says of the shared memory that a block, and all blocks on a processor, can have.
+_SHARED_OF_BLOCK = "MaxSharedMemoryPerBlockOptin"
+_SHARED_OF_ALL = "MaxSharedMemoryPerMultiprocessor"
+
+#: Clusters up to which sums are kept in shared memory; for more of them a product with ones and
+#: zeros takes no longer.
+_FEW = 128
+
+
+def _blocks_of_eight(n: int) -> int:
+    """Return how many blocks share rows of which each has eight threads."""
+    import cupy
+
+    processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    return max(1, min(8 * processors, -(-n // (_THREADS // 8))))
+
+
+class _Layout(NamedTuple):
+    """How `accumulate` shares rows between blocks.
+
+    Attributes
+    ----------
+    grid, block : tuple of int
+    rows : int
+        Of each block.
+    shared : int
+        Bytes of shared memory.
+    """
+
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    rows: int
+    shared: int
+
+
+def _layout(n: int, d: int, k: int) -> _Layout:
+    import cupy
+
+    attributes = cupy.cuda.Device().attributes
+    of_group = k * 33 * 8
+    groups = max(1, min(8, attributes[_SHARED_OF_BLOCK] // of_group))
+    shared = groups * of_group
+    at_once = max(1, min(8, attributes[_SHARED_OF_ALL] // (shared + 1024)))
+    tiles = -(-d // 32)
+    parts = max(1, at_once * attributes["MultiProcessorCount"] // tiles)
+    rows = max(groups * 8, -(-n // parts))
+    return _Layout((tiles, -(-n // rows)), (32, groups), rows, shared)
+
+
+class _Sums:
+    """Sums of rows by label, in parts: `sums` of shape (parts, k, d), and the weights, `mass`.
+
+    Parameters
+    ----------
+    X : cupy.ndarray of shape (n, d)
+        In C order.
+    k : int
+    weight : cupy.ndarray of shape (n,) or None
+    """
+
+    def __init__(self, X: Any, k: int, weight: Any) -> None:
+        import cupy
+
+        self._X, self._k, self._weight = X, k, weight
+        self._kernel = kernels(X.dtype).accumulate
+        self._layout = _layout(len(X), X.shape[1], k)
+        if self._layout.shared > 48 * 1024:
+            self._kernel.max_dynamic_shared_size_bytes = self._layout.shared
+        parts = self._layout.grid[1]
+        self.sums = cupy.empty((parts, k, X.shape[1]), np.float64)
+        self.mass = cupy.empty((parts, k), np.float64)
+
+    def add(self, labels: Any, state: Any) -> None:
+        """Sum by `labels`, all rows where they are None, unless `state` says that it is over."""
+        n, d = self._X.shape
+        layout = self._layout
+        given = (self._X, _pointer(labels), _pointer(self._weight), np.int32(n), np.int32(d))
+        rest = (np.int32(self._k), np.int32(layout.rows), _pointer(state), self.sums, self.mass)
+        self._kernel(layout.grid, layout.block, (*given, *rest), shared_mem=layout.shared)
+
+
+class _SumsOfMany:
+    """The same for many clusters, in one part."""
+
+    def __init__(self, X: Any, k: int, weight: Any) -> None:
+        self._X, self._k, self._weight = X, k, weight
+        self.sums: Any = None
+        self.mass: Any = None
+
+    def add(self, labels: Any, state: Any) -> None:
+        import cupy
+
+        sums, mass = kmeans.sums(self._X, labels, self._weight, self._k, cupy)
+        self.sums, self.mass = sums[None], mass[None]
+
+
+def _pointer(array: Any) -> Any:
+    """Return what a kernel takes for an array that may be None."""
+    return np.intp(0) if array is None else array
+
+
+def centred(X: Any) -> tuple[Any, Any, Any]:
+    """Return the rows about their mean, the mean, and the mean variance of the columns.
+
+    Parameters
+    ----------
+    X : cupy.ndarray of shape (n_samples, n_features)
+
+    Returns
+    -------
+    rows : cupy.ndarray of shape (n_samples, n_features)
+    mean : cupy.ndarray of shape (n_features,)
+    variance : cupy.ndarray of shape (), dtype=float64
+    """
+    import cupy
+
+    X = cupy.ascontiguousarray(X)
+    total = _Sums(X, 1, None)
+    total.add(None, None)
+    mean = (total.sums.sum(axis=(0, 1)) / len(X)).astype(X.dtype)
+    rows = cupy.empty_like(X)
+    partial = cupy.empty(_blocks_of_eight(X.size))
+    arguments = (X, mean, np.int64(X.size), np.int32(X.shape[1]), rows, partial)
+    kernels(X.dtype).centre((len(partial),), (_THREADS,), arguments)
+    return rows, mean, partial.sum() / X.size
+
+
+class _Nearest:
+    """Labels of rows: the nearest centre, the first among equals.
+
+    Parameters
+    ----------
+    X : cupy.ndarray of shape (n, d)
+    k : int
+    """
+
+    def __init__(self, X: Any, k: int) -> None:
+        import cupy
+
+        self._X, self._k = X, k
+        self._kernel = kernels(X.dtype).assign
+        self._step = max(1, min(len(X), _CHUNK // k))
+        self._products = cupy.empty(k * self._step, X.dtype)
+
+    def label(self, centers: Any, norms: Any, labels: Any, state: Any) -> None:
+        """Write labels, and into `state` whether one has changed, unless it is over."""
+        import cupy
+
+        for start in range(0, len(self._X), self._step):
+            rows = self._X[start : start + self._step]
+            n = len(rows)
+            products = self._products[: self._k * n].reshape(self._k, n)
+            cupy.dot(centers, rows.T, out=products)
+            arguments = (products, norms, np.int32(n), np.int32(self._k), labels[start:], state)
+            self._kernel((-(-n // _THREADS),), (_THREADS,), arguments)
+
+
+def _norms(centers: Any) -> Any:
+    return (centers * centers).sum(axis=1)
+
+
+def nearest(X: Any, centers: Any) -> Any:
+    """Return the position of the nearest centre of each row, as `kmeans.nearest` does."""
+    import cupy
+
+    labels = cupy.empty(len(X), np.int32)
+    state = cupy.zeros(4, np.int32)
+    _Nearest(X, len(centers)).label(centers, _norms(centers), labels, state)
+    return labels
+
+
+class _Rounds:
+    """Lloyd's rounds on the way. Centres change places between two buffers by turns."""
+
+    def __init__(self, X: Any, centers: Any, weight: Any, tol: Any) -> None:
+        import cupy
+
+        k, d = centers.shape
+        self.X, self.weight, self.tol = X, weight, cupy.asarray(tol, np.float64)
+        self.labels = cupy.full(len(X), -1, np.int32)
+        self.state = cupy.zeros(4, np.int32)
+        self._buffers = (cupy.array(centers, X.dtype, order="C"), cupy.empty((k, d), X.dtype))
+        self._norms = _norms(self._buffers[0])
+        self.sums, self.mass = cupy.empty((k, d)), cupy.empty(k)
+        self._shifts = cupy.empty(k)
+        self._nearest = _Nearest(X, k)
+        self._parts = (_Sums if k <= _FEW else _SumsOfMany)(X, k, weight)
+        self._update = kernels(X.dtype).update
+
+    def centers(self, rounds: int) -> Any:
+        """Return the centres after so many rounds, of the last two."""
+        return self._buffers[rounds % 2]
+
+    def ask(self, rounds: int) -> None:
+        """Ask for another round, after so many."""
+        before, after = self.centers(rounds), self.centers(rounds + 1)
+        self._nearest.label(before, self._norms, self.labels, self.state)
+        self._parts.add(self.labels, self.state)
+        parts, (k, d) = self._parts, before.shape
+        given = (parts.sums, parts.mass, np.int32(len(parts.sums)), np.int32(d), np.int32(k))
+        into = (self.sums, self.mass, after, self._norms, self._shifts, self.state)
+        self._update((k,), (128, 8), (*given, before, self.tol, *into))
+
+    def relocate(self, rounds: int) -> int:
+        """End a round that found empty clusters; return what its state would have been."""
+        import cupy
+
+        before, after = self.centers(rounds - 1), self.centers(rounds)
+        kmeans.relocate(self.X, before, self.labels, self.weight, self.sums, self.mass, cupy)
+        after[...] = kmeans.averages(self.sums, self.mass, cupy)
+        self._norms = _norms(after)
+        changed, self.state[2], self.state[0] = bool(self.state[2]), 0, RUNNING
+        if not changed:
+            return SETTLED
+        shift = float(((after - before).astype(np.float64) ** 2).sum())
+        return WITHIN_TOL if shift <= float(self.tol) else RUNNING
+
+    def run(self, done: int, max_iter: int) -> tuple[int, int]:
+        """Go on after so many rounds, up to the end; return why it came, and after how many."""
+        peeks: deque[_Peek] = deque()
+        for rounds in range(done, max_iter):
+            self.ask(rounds)
+            peeks.append(_Peek(self.state))
+            if len(peeks) > _AHEAD:
+                halted, done = peeks.popleft().read()
+                if halted != RUNNING:
+                    return halted, done
+        while peeks:
+            halted, done = peeks.popleft().read()
+            if halted != RUNNING:
+                break
+        return halted, done
+
+    def ended(self, done: int, halted: int) -> kmeans.Clustering:
+        """Return what the rounds have come to."""
+        import cupy
+
+        centers, (n, d) = self.centers(done), self.X.shape
+        if halted != SETTLED:
+            self._nearest.label(centers, self._norms, self.labels, cupy.zeros(4, np.int32))
+        partial = cupy.empty(_blocks_of_eight(n))
+        present = cupy.zeros(len(centers), np.int32)
+        given = (self.X, centers, self.labels, _pointer(self.weight), np.int32(n), np.int32(d))
+        kernels(self.X.dtype).apart((len(partial),), (_THREADS,), (*given, partial, present))
+        inertia, distinct = cupy.stack([partial.sum(), present.sum().astype(np.float64)]).get()
+        return kmeans.Clustering(centers, self.labels, float(inertia), done, int(distinct))
+
+
+class _Peek:
+    """What the state says at this point of the stream, asked for now and read later."""
+
+    def __init__(self, state: Any) -> None:
+        import cupy
+        import cupyx
+
+        self._host = cupyx.empty_pinned(state.shape, state.dtype)
+        state.get(out=self._host, blocking=False)
+        self._event = cupy.cuda.Event(disable_timing=True)
+        self._event.record()
+
+    def read(self) -> tuple[int, int]:
+        """Return why the rounds are over, or `RUNNING`, and how many there were."""
+        self._event.synchronize()
+        return int(self._host[0]), int(self._host[1])
+
+
+def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: Any) -> kmeans.Clustering:
+    """Return what Lloyd's iterations make of `centers`, as `kmeans.lloyd` does.
+
+    Parameters
+    ----------
+    X : cupy.ndarray of shape (n_samples, n_features)
+        In C order.
+    centers : cupy.ndarray of shape (n_clusters, n_features)
+    weight : cupy.ndarray of shape (n_samples,) or None
+    max_iter : int
+    tol : float or cupy.ndarray of shape ()
+    """
+    rounds = _Rounds(X, centers, weight, tol)
+    halted, done = RUNNING, 0
+    while halted == RUNNING and done < max_iter:
+        halted, done = rounds.run(done, max_iter)
+        if halted == EMPTY:
+            halted = rounds.relocate(done)
+    return rounds.ended(done, halted)
+
+
+def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: int, draws: np.ndarray) -> Any:
+    """Return initial centres by greedy k-means++, as `kmeans.kmeans_plusplus` does.
+
+    Parameters
+    ----------
+    X : cupy.ndarray of shape (n_samples, n_features)
+        In C order.
+    n_clusters : int
+    weight : cupy.ndarray of shape (n_samples,) or None
+    first : int
+        The row of the first centre.
+    draws : ndarray of shape (n_clusters - 1, n_trials)
+        Between 0 and 1: what chooses the candidates for each other centre.
+
+    Returns
+    -------
+    centers : cupy.ndarray of shape (n_clusters, n_features)
+    """
+    import cupy
+
+    (n, d), n_trials = X.shape, draws.shape[1]
+    kernel = kernels(X.dtype, n_trials)
+    shape = (np.int32(n), np.int32(d))
+    draws = cupy.asarray(draws)
+    chosen, candidates = cupy.empty(n_clusters, np.int64), cupy.full(n_trials, first, np.int64)
+    rows = X[candidates].astype(np.float64)
+    distances, closest = cupy.empty((n_trials, n), X.dtype), cupy.empty(n, X.dtype)
+    weighted, cumulative = cupy.empty(n), cupy.empty(n)
+    blocks = _blocks_of_eight(n)
+    partial = cupy.empty((blocks, kernel.trials))
+    ticket, best, reach = cupy.zeros(1, np.int32), cupy.empty(1, np.int32), cupy.empty(1)
+    weight = _pointer(weight)
+    for c in range(n_clusters):
+        if c:
+            kept = (distances, best, weight, np.int32(n), closest, weighted)
+            kernel.keep((-(-n // _THREADS),), (_THREADS,), kept)
+            cupy.cumsum(weighted, out=cumulative)
+            wanted = (cumulative, draws[c - 1], reach, X, *shape, candidates, rows)
+            kernel.draw((n_trials,), (_THREADS,), wanted)
+        trials = np.int32(n_trials if c else 1)
+        given = (X, rows, weight, closest if c else _pointer(None), *shape, trials, candidates)
+        into = (distances, partial, ticket, chosen[c:], best, reach)
+        kernel.weigh((blocks,), (_THREADS,), (*given, *into))
+    return X[chosen]

@@ -1,0 +1,360 @@
+"""CUDA kernels of k-means: what a round needs beside one matrix product, and seeding."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+__all__ = ["EMPTY", "RUNNING", "SETTLED", "WITHIN_TOL", "Kernels", "kernels"]
+
+#: What ``state[0]`` says: whether rounds go on, and if not, why.
+RUNNING, SETTLED, WITHIN_TOL, EMPTY = range(4)
+
+# Sums are float64 and run in an order that depends on the shapes only, so a fit repeats bit by bit.
+# The rounds: `assign`, `accumulate`, `update`. Each returns at once after the last round, so that
+# the host may ask for rounds before it knows whether they are needed.
+_SOURCE = r"""
+enum { HALTED, ROUNDS, CHANGED, TICKET };
+enum { RUNNING, SETTLED, WITHIN_TOL, EMPTY };
+
+/* The sum over threads that differ in their lowest three bits. */
+__device__ __forceinline__ double of_eight(double value) {
+    value += __shfl_xor_sync(0xffffffffu, value, 4);
+    value += __shfl_xor_sync(0xffffffffu, value, 2);
+    return value + __shfl_xor_sync(0xffffffffu, value, 1);
+}
+
+/* The sum over a block of up to 1024 threads, for all of them. */
+__device__ double of_block(double value, double* shared) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (blockDim.x + 31) / 32;
+    for (int offset = 16; offset > 0; offset >>= 1)
+        value += __shfl_xor_sync(0xffffffffu, value, offset);
+    __syncthreads();
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    value = 0;
+    for (int other = 0; other < warps; ++other) value += shared[other];
+    return value;
+}
+
+/* The rows about their mean, and the sum of their squares. */
+extern "C" __global__ void centre(const T* X, const T* mean, const long long size, const int d,
+                                  T* centred, double* partial) {
+    __shared__ double shared[32];
+    double sum = 0;
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < size;
+         i += gridDim.x * (long long)blockDim.x) {
+        const T value = X[i] - mean[i % d];
+        centred[i] = value;
+        sum += (double)value * value;
+    }
+    sum = of_block(sum, shared);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/* A thread for each row: the nearest centre, the first among equals, from the products of
+   centres and rows. */
+extern "C" __global__ void assign(const T* products, const T* norms, const int n, const int k,
+                                  int* labels, int* state) {
+    if (state[HALTED]) return;
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    int differs = 0;
+    if (row < n) {
+        int nearest = 0;
+        T least = norms[0] - 2 * products[row];
+        #pragma unroll 4
+        for (int c = 1; c < k; ++c) {
+            const T apart = norms[c] - 2 * products[c * (long long)n + row];
+            if (apart < least) { least = apart; nearest = c; }
+        }
+        differs = labels[row] != nearest;
+        labels[row] = nearest;
+    }
+    if (__syncthreads_or(differs) && threadIdx.x == 0) state[CHANGED] = 1;
+}
+
+/* Sums of rows by label, 32 features in a block of (32, groups) threads. Each group of threads
+   takes rows of its own and has sums of its own, which no other thread writes to. */
+#define AHEAD 8
+extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
+    const T* X, const int* labels, const T* weight, const int n, const int d, const int k,
+    const int rows, const int* state, double* partial, double* mass_partial)
+{
+    extern __shared__ double shared[];
+    if (state && state[HALTED]) return;
+    const int lane = threadIdx.x, group = threadIdx.y, groups = blockDim.y;
+    const int thread = group * 32 + lane, threads = groups * 32;
+    const int feature = blockIdx.x * 32 + lane;
+    const bool inside = feature < d, counts = blockIdx.x == 0 && lane == 0;
+    double* sums = shared + (long long)group * k * 32;
+    double* mass = shared + (long long)groups * k * 32 + group * k;
+    for (int i = thread; i < groups * k * 33; i += threads) shared[i] = 0;
+    __syncthreads();
+    const long long first = blockIdx.y * (long long)rows;
+    const long long stop = first + rows < n ? first + rows : n;
+    for (long long row = first + group; row < stop; row += groups * AHEAD) {
+        T values[AHEAD], weights[AHEAD];
+        int clusters[AHEAD];
+        #pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            const long long at = row + i * groups;
+            const bool there = at < stop;
+            clusters[i] = !there ? -1 : labels ? labels[at] : 0;
+            values[i] = there && inside ? X[at * d + feature] : (T)0;
+            weights[i] = there && weight ? weight[at] : (T)1;
+        }
+        #pragma unroll
+        for (int i = 0; i < AHEAD; ++i) {
+            if (clusters[i] < 0) continue;
+            sums[clusters[i] * 32 + lane] += (double)values[i] * weights[i];
+            if (counts) mass[clusters[i]] += weights[i];
+        }
+    }
+    __syncthreads();
+    for (int i = thread; i < k * 32; i += threads) {
+        const int to = blockIdx.x * 32 + i % 32;
+        double sum = 0;
+        for (int g = 0; g < groups; ++g) sum += shared[(long long)g * k * 32 + i];
+        if (to < d) partial[(blockIdx.y * (long long)k + i / 32) * d + to] = sum;
+    }
+    if (blockIdx.x == 0)
+        for (int c = thread; c < k; c += threads) {
+            double sum = 0;
+            for (int g = 0; g < groups; ++g)
+                sum += shared[(long long)groups * k * 32 + g * k + c];
+            mass_partial[blockIdx.y * (long long)k + c] = sum;
+        }
+}
+
+/* A block of (128, 8) threads for each centre; the last block to end closes the round. */
+extern "C" __global__ void update(const double* partial, const double* mass_partial,
+                                  const int parts, const int d, const int k, const T* centers,
+                                  const double* tol, double* sums, double* mass, T* moved,
+                                  T* norms, double* shifts, int* state) {
+    __shared__ double part[8][128];
+    __shared__ bool last;
+    if (state[HALTED]) return;
+    const int c = blockIdx.x, lane = threadIdx.x, slice = threadIdx.y;
+    const int thread = slice * 128 + lane;
+    double heavy = 0;
+    for (int p = thread; p < parts; p += 1024) heavy += mass_partial[p * (long long)k + c];
+    part[slice][lane] = heavy;
+    __syncthreads();
+    for (int half = 512; half > 0; half /= 2) {
+        if (thread < half) (&part[0][0])[thread] += (&part[0][0])[thread + half];
+        __syncthreads();
+    }
+    heavy = part[0][0];
+    __syncthreads();
+    double shift = 0, norm = 0;
+    for (int start = 0; start < d; start += 128) {
+        const int f = start + lane;
+        double sum = 0;
+        if (f < d)
+            for (int p = slice; p < parts; p += 8) sum += partial[(p * (long long)k + c) * d + f];
+        part[slice][lane] = sum;
+        __syncthreads();
+        if (slice == 0 && f < d) {
+            for (int other = 1; other < 8; ++other) sum += part[other][lane];
+            sums[c * (long long)d + f] = sum;
+            const T before = centers[c * (long long)d + f];
+            const T now = heavy > 0 ? (T)(sum / heavy) : before;
+            moved[c * (long long)d + f] = now;
+            shift += ((double)now - before) * ((double)now - before);
+            norm += (double)now * now;
+        }
+        __syncthreads();
+    }
+    if (slice == 0) { part[0][lane] = shift; part[1][lane] = norm; }
+    __syncthreads();
+    for (int half = 64; half > 0; half /= 2) {
+        if (slice < 2 && lane < half) part[slice][lane] += part[slice][lane + half];
+        __syncthreads();
+    }
+    if (thread == 0) {
+        shifts[c] = part[0][0];
+        norms[c] = (T)part[1][0];
+        mass[c] = heavy;
+        __threadfence();
+        last = atomicAdd(state + TICKET, 1) == k - 1;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    double total = 0;
+    int empty = 0;
+    for (int other = thread; other < k; other += 1024) {
+        total += ((volatile double*)shifts)[other];
+        empty |= ((volatile double*)mass)[other] == 0;
+    }
+    part[slice][lane] = total;
+    empty = __syncthreads_or(empty);
+    for (int half = 512; half > 0; half /= 2) {
+        if (thread < half) (&part[0][0])[thread] += (&part[0][0])[thread + half];
+        __syncthreads();
+    }
+    if (thread) return;
+    state[TICKET] = 0;
+    state[ROUNDS] += 1;
+    if (empty) { state[HALTED] = EMPTY; return; }
+    if (!state[CHANGED]) state[HALTED] = SETTLED;
+    else if (part[0][0] <= *tol) state[HALTED] = WITHIN_TOL;
+    state[CHANGED] = 0;
+}
+
+/* Eight threads for each row: its weighted squared distance from its centre. */
+extern "C" __global__ void apart(const T* X, const T* centers, const int* labels, const T* weight,
+                                 const int n, const int d, double* partial, int* present) {
+    __shared__ double shared[32];
+    const int lane = threadIdx.x & 7, group = threadIdx.x >> 3, groups = blockDim.x >> 3;
+    double total = 0;
+    for (long long base = blockIdx.x * (long long)groups; base < n;
+         base += gridDim.x * (long long)groups) {
+        const long long row = base + group < n ? base + group : n - 1;
+        const int label = labels[row];
+        const T* here = X + row * d;
+        const T* there = centers + label * (long long)d;
+        double sum = 0;
+        #pragma unroll 4
+        for (int f = lane; f < d; f += 8) {
+            const double difference = (double)here[f] - there[f];
+            sum += difference * difference;
+        }
+        sum = of_eight(sum);
+        if (lane == 0 && base + group < n) {
+            total += weight ? sum * weight[row] : sum;
+            present[label] = 1;
+        }
+    }
+    total = of_block(total, shared);
+    if (threadIdx.x == 0) partial[blockIdx.x] = total;
+}
+
+/* A block for each candidate: the row where the weighted distances add up to its draw. */
+extern "C" __global__ void draw(const double* cumulative, const double* draws, const double* reach,
+                                const T* X, const int n, const int d, long long* candidates,
+                                double* rows) {
+    __shared__ int found;
+    if (threadIdx.x == 0) {
+        const double wanted = draws[blockIdx.x] * *reach;
+        int low = 0, high = n;
+        while (low < high) {
+            const int middle = low + (high - low) / 2;
+            if (cumulative[middle] < wanted) low = middle + 1; else high = middle;
+        }
+        found = low < n ? low : n - 1;
+        candidates[blockIdx.x] = found;
+    }
+    __syncthreads();
+    for (int f = threadIdx.x; f < d; f += blockDim.x)
+        rows[blockIdx.x * (long long)d + f] = X[found * (long long)d + f];
+}
+
+/* Eight threads for each row: its squared distance from the nearest centre if a candidate
+   became one. The last block to end chooses the candidate that leaves least. */
+extern "C" __global__ void weigh(const T* X, const double* rows, const T* weight,
+                                 const T* closest, const int n, const int d, const int trials,
+                                 const long long* candidates, T* distances, double* partial,
+                                 int* ticket, long long* chosen, int* best, double* reach) {
+    __shared__ double shared[32];
+    __shared__ bool last;
+    const int lane = threadIdx.x & 7, group = threadIdx.x >> 3, groups = blockDim.x >> 3;
+    double total[TRIALS];
+    #pragma unroll
+    for (int t = 0; t < TRIALS; ++t) total[t] = 0;
+    for (long long base = blockIdx.x * (long long)groups; base < n;
+         base += gridDim.x * (long long)groups) {
+        const long long row = base + group < n ? base + group : n - 1;
+        double sum[TRIALS];
+        #pragma unroll
+        for (int t = 0; t < TRIALS; ++t) sum[t] = 0;
+        #pragma unroll 4
+        for (int f = lane; f < d; f += 8) {
+            const double value = X[row * d + f];
+            #pragma unroll
+            for (int t = 0; t < TRIALS; ++t)
+                if (t < trials) {
+                    const double difference = value - rows[t * (long long)d + f];
+                    sum[t] += difference * difference;
+                }
+        }
+        #pragma unroll
+        for (int t = 0; t < TRIALS; ++t)
+            if (t < trials) {
+                sum[t] = of_eight(sum[t]);
+                if (lane == 0 && base + group < n) {
+                    T apart = (T)sum[t];
+                    if (closest && closest[row] < apart) apart = closest[row];
+                    distances[t * (long long)n + row] = apart;
+                    total[t] += weight ? (double)apart * weight[row] : (double)apart;
+                }
+            }
+    }
+    #pragma unroll
+    for (int t = 0; t < TRIALS; ++t)
+        if (t < trials) {
+            const double sum = of_block(total[t], shared);
+            if (threadIdx.x == 0) partial[blockIdx.x * TRIALS + t] = sum;
+        }
+    if (threadIdx.x == 0) {
+        __threadfence();
+        last = atomicAdd(ticket, 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    T least = 0;
+    int winner = 0;
+    for (int t = 0; t < trials; ++t) {
+        double sum = 0;
+        for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
+            sum += ((volatile double*)partial)[block * TRIALS + t];
+        const T left = (T)of_block(sum, shared);
+        if (t == 0 || left < least) { least = left; winner = t; }
+    }
+    if (threadIdx.x) return;
+    *ticket = 0;
+    *best = winner;
+    *chosen = candidates[winner];
+    *reach = least;
+}
+
+/* The distances that the chosen candidate leaves, and the same weighted. */
+extern "C" __global__ void keep(const T* distances, const int* best, const T* weight, const int n,
+                                T* closest, double* weighted) {
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n) return;
+    const T apart = distances[*best * (long long)n + row];
+    closest[row] = apart;
+    weighted[row] = weight ? (T)(apart * weight[row]) : apart;
+}
+"""
+
+_NAMES = ("centre", "assign", "accumulate", "update", "apart", "draw", "weigh", "keep")
+
+#: Candidates in seeding for which registers are set aside: a multiple of this.
+_TRIALS = 8
+
+
+class Kernels:
+    """The kernels for rows of one dtype, each an attribute that takes grid, block, arguments."""
+
+    def __init__(self, dtype: Any, trials: int) -> None:
+        import cupy
+
+        real = "float" if dtype == np.float32 else "double"
+        head = f"typedef {real} T;\n#define TRIALS {trials}\n"
+        module = cupy.RawModule(code=head + _SOURCE, options=("--std=c++17",))
+        self.trials = trials
+        for name in _NAMES:
+            setattr(self, name, module.get_function(name))
+
+
+_compiled = functools.cache(Kernels)
+
+
+def kernels(dtype: Any, trials: int = 1) -> Any:
+    """Return the `Kernels` for rows of `dtype` and up to `trials` candidates in seeding."""
+    return _compiled(np.dtype(dtype), -(-trials // _TRIALS) * _TRIALS)
