@@ -25,6 +25,7 @@ class Progress:
         self._stream = stream
         self._bar = stream.isatty()
         self._start = perf_counter()
+        self._printed: int | None = None
 
     def show(self, done: int, what: str) -> None:
         """Say that so many pieces are done, and which is next."""
@@ -34,7 +35,8 @@ class Progress:
             bar = "#" * full + "." * (30 - full)
             self._stream.write(f"\r[{bar}] {done}/{self._total} {spent:4.0f} s  {what:<42.42}")
             self._stream.flush()
-        elif done % 10 == 0 or done == self._total:
+        elif (done % 10 == 0 or done == self._total) and done != self._printed:
+            self._printed = done
             line = f"{done} of {self._total} {self._unit}, {spent:.0f} s"
             print(line, file=self._stream, flush=True)
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, TextIO
 
+from accelsk import warmup
 from accelsk._progress import Progress
 from accelsk.costs import machine, startup, store
 from accelsk.costs.decision import name_of
-from accelsk.costs.measure import GRID, Grid, measure
+from accelsk.costs.measure import GRID, Budget, ClassMeasuring, Grid, Point
 from accelsk.costs.model import Table
 from accelsk.costs.work import WORK, Work
 from accelsk.device import probe
@@ -27,21 +27,43 @@ __all__ = ["main", "tune"]
 
 logger = logging.getLogger("accelsk")
 
-#: The least seconds for a class, however little time is left.
-_LEAST = 0.2
+#: The most of the time to spend on compiling.
+_COMPILING = 0.35
 
-#: The part of the time for first calls in a fresh process.
-_FIRST = 0.15
+#: The seconds that threads of a BLAS library may spin after a call.
+_SPINNING = 0.05
 
-#: The seconds that a class takes to compile, on the average (H200, 2026-11-30).
-_COMPILING = 0.6
+#: So many sizes of the grid every class is measured at before any is at more.
+_COARSE = 4
+
+#: What is measured first.
+_USED_MOST = frozenset(
+    {
+        "cluster.DBSCAN",
+        "cluster.KMeans",
+        "decomposition.PCA",
+        "ensemble.RandomForestClassifier",
+        "ensemble.RandomForestRegressor",
+        "linear_model.ElasticNet",
+        "linear_model.Lasso",
+        "linear_model.LinearRegression",
+        "linear_model.LogisticRegression",
+        "linear_model.Ridge",
+        "naive_bayes.GaussianNB",
+        "neighbors.KNeighborsClassifier",
+        "neighbors.NearestNeighbors",
+        "preprocessing.MinMaxScaler",
+        "preprocessing.OneHotEncoder",
+        "preprocessing.StandardScaler",
+        "svm.SVC",
+    }
+)
 
 
 def _load() -> dict[str, float]:
     """Load the libraries of the engines and return the seconds that each took."""
     from accelsk.engines.cuml import import_cuml
     from accelsk.engines.on_device import import_cupy
-    from accelsk.warmup import use_device
 
     seconds = {}
     for name, load in {"cupy": import_cupy, "cuml": import_cuml}.items():
@@ -49,7 +71,7 @@ def _load() -> dict[str, float]:
         start = perf_counter()
         load()
         if name == "cupy":
-            use_device()
+            warmup.use_device()
         seconds[name] = perf_counter() - start
         if known:  # it was loaded before: nothing was measured
             seconds[name] = store.default().load.get(name, seconds[name])
@@ -57,29 +79,84 @@ def _load() -> dict[str, float]:
     return seconds
 
 
-def _first_calls(table: Table, seconds: float) -> None:
-    """Measure first calls in another process, which finds on disk what this one compiled."""
-    code = f"from accelsk import warmup; warmup.time_first_calls({seconds})"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
-    )
-    try:
-        found = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        logger.info("first calls were not measured: %s", done.stderr)
-        return
-    table.load |= found["load"]
-    for call, times in found["calls"].items():
-        for engine, first in times.items():
-            if (curve := table.curves.get(call, {}).get(engine)) is not None:
-                again = sum(c for c, term in curve.terms if term == "1")
-                table.curves[call][engine] = curve._replace(first=max(first - again, 0.0))
-
-
-def _laborious(cls: Any) -> bool:
-    """Whether the time of a class grows faster than its data: it gets what others leave."""
+def _is_laborious(cls: Any) -> bool:
+    """Whether the time of a class grows faster than its rows."""
     fit = WORK.get(name_of(cls) or "", Work()).fit
-    return any("nn" in term or "t" in term for term in fit)
+    return any("nn" in term for term in fit)
+
+
+def _accelerated() -> list[Any]:
+    from accelsk.registry import accelerated_classes
+    from accelsk.support import import_accelerated
+
+    import_accelerated()
+    return [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
+
+
+#: The halves of a size: what comes first keeps the processor less busy.
+_HALVES = (ClassMeasuring.on_gpu, ClassMeasuring.on_cpu)
+
+
+class _Tuning:
+    """Measures classes size by size: the ones that are used most at all of them, all at some."""
+
+    def __init__(self, classes: Sequence[Any], known: Table, budget: Budget) -> None:
+        self.budget = budget
+        self.known = known
+        self.classes = [ClassMeasuring(cls, budget, known) for cls in classes]
+        self._done = dict.fromkeys(product(self.classes, _HALVES), 0)
+
+    def run(self, grid: Grid, progress: Progress) -> None:
+        """Measure until all is done or the time is over."""
+        coarse = grid[:_COARSE]
+        used = [m for m in self.classes if m.result.name in _USED_MOST]
+        easy: list[ClassMeasuring] = []
+        laborious: list[ClassMeasuring] = []
+        for measuring in self.classes:
+            (laborious if _is_laborious(measuring.cls) else easy).append(measuring)
+        for classes, sizes, share in (
+            (used, coarse, 1.0),
+            (easy, coarse, 0.7),
+            (used, grid, 0.7),
+            (laborious, coarse, 0.7),
+            (self.classes, grid, 1.0),
+        ):
+            with self.budget.part(share):
+                for index, size in enumerate(sizes):
+                    self._at(index, size, classes, progress)
+
+    def _at(
+        self,
+        index: int,
+        size: tuple[int, int],
+        classes: Sequence[ClassMeasuring],
+        progress: Progress,
+    ) -> None:
+        points: dict[ClassMeasuring, Point] = {}
+        for half in _HALVES:
+            missing = [m for m in classes if self._done[m, half] <= index]
+            if missing:
+                sleep(_SPINNING)
+            for measuring in missing:
+                if self.budget.left <= 0:
+                    return
+                done = sum(self._done.values()) // len(_HALVES)
+                progress.show(done, f"{measuring.cls.__name__}, {size[0]:,} x {size[1]}")
+                if measuring not in points:
+                    points[measuring] = Point(measuring.cls, *size, index)
+                half(measuring, points[measuring])
+                self._done[measuring, half] = index + 1
+
+    def table(self, machine_: dict[str, Any], speed: dict, load: dict) -> Table:
+        """Return what was measured, and of the rest what was known."""
+        curves = {call: dict(places) for call, places in self.known.curves.items()}
+        measured: dict[str, Any] = {}
+        for measuring in self.classes:
+            found = measuring.result.curves(self.known)
+            for call, places in found.items():
+                curves.setdefault(call, {}).update(places)
+            measured |= measuring.result.points(found)
+        return Table(machine_, speed, load, curves, measured)
 
 
 def tune(
@@ -94,7 +171,7 @@ def tune(
     Parameters
     ----------
     seconds : float, default=110.0
-        About how long it may take.
+        How long it may take. After that time no call is begun.
     classes : sequence of type, default=None
         The accelerated classes to measure; None means all of accelsk's.
     grid : Grid
@@ -104,37 +181,33 @@ def tune(
     Returns
     -------
     table : Table
-        Its ``measured`` holds the single measurements.
+        Its ``measured`` holds the single measurements. What was not measured has the default
+        coefficients, by the speed of this machine. Ctrl-C ends it early.
     """
-    deadline = perf_counter() + seconds * (1 - _FIRST)
-    if classes is None:
-        from accelsk.registry import accelerated_classes
-        from accelsk.support import import_accelerated
-
-        import_accelerated()
-        classes = [cls for cls in accelerated_classes().values() if name_of(cls) is not None]
+    budget = Budget(seconds)
+    classes = _accelerated() if classes is None else classes
     usable = probe.unusable() is None
-    table = Table(
-        {**machine.describe(), "date": datetime.now(UTC).date().isoformat()},
-        load=_load() if usable else {},
-        speed=machine.speeds() if usable else {},
-    )
-    ordered = sorted(classes, key=_laborious)
-    progress = Progress(len(ordered), "classes", stream)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for done, cls in enumerate(ordered):
-            progress.show(done, cls.__name__)
-            allowed = (deadline - perf_counter()) / (len(ordered) - done) - _COMPILING
-            found = measure(cls, max(allowed, _LEAST), grid)
-            table.curves |= found.curves()
-            table.measured |= found.points()
-    if usable and any(name_of(cls) is not None for cls in ordered):
-        progress.show(len(ordered), "first calls")
-        _first_calls(table, _FIRST * seconds)
-    progress.show(len(ordered), "")
-    progress.end()
-    return table
+    progress = Progress(len(classes) * len(grid), "sizes of classes", stream)
+    load: dict[str, float] = {}
+    speed: dict[str, float] = {}
+    known = store.default()
+    tuning = _Tuning(classes, known, budget)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if usable:
+                progress.show(0, "compiling")
+                warmup.compile_in_processes(_COMPILING * seconds)
+                progress.show(0, "loading")
+                load, speed = _load(), machine.speeds()
+                tuning.known = known.scaled(machine.factors(speed, known.speed))
+            tuning.run(grid, progress)
+    except KeyboardInterrupt:
+        logger.info("interrupted: what was measured so far is kept")
+    finally:
+        progress.end()
+    described = {**machine.describe(), "date": datetime.now(UTC).date().isoformat()}
+    return tuning.table(described, speed, load or known.load)
 
 
 def _show(table: Table, picture: Path) -> None:
@@ -191,10 +264,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     logger.setLevel(logging.ERROR)  # fallbacks are no news here
     table = tune(arguments.seconds)
+    if not table.measured:
+        print("Nothing was measured.", file=sys.stderr)
+        return 1
     try:
         file = store.save(table, arguments.output)
     except OSError as error:
         print(f"What was measured could not be kept: {error}", file=sys.stderr)
         return 1
-    print(f"{len(table.curves)} calls measured, kept in {file}")
+    print(f"{len(table.measured)} calls measured, kept in {file}")
     return 0

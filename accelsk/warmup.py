@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
 from accelsk import dispatch
 from accelsk.costs import samples, startup
 from accelsk.costs.decision import name_of
+from accelsk.costs.machine import cores
 from accelsk.costs.work import ALIASES
 from accelsk.device import memory, probe
 from accelsk.dispatch import Method, method_of, plan
@@ -25,12 +27,26 @@ from accelsk.estimator import SLOT
 from accelsk.exceptions import Refusal
 from accelsk.registry import accelerated_classes
 
-__all__ = ["compile_kernels", "get_ready", "imported", "in_background", "main", "use_device"]
+__all__ = [
+    "compile_in_processes",
+    "compile_kernels",
+    "get_ready",
+    "imported",
+    "in_background",
+    "main",
+    "use_device",
+]
 
 logger = logging.getLogger("accelsk")
 
 #: Data as small as every class takes.
 _ROWS, _COLUMNS = 200, 8
+
+#: The seconds after which a process that compiles is waited for no more.
+_PATIENCE = 300.0
+
+#: The most processes to compile in: each loads the libraries first.
+_PROCESSES = 6
 
 
 def use_device() -> None:
@@ -46,7 +62,6 @@ def compile_kernels(
     classes: Sequence[Any],
     *,
     stop: Callable[[], bool] = lambda: False,
-    times: dict[str, dict[str, float]] | None = None,
 ) -> dict[str, str]:
     """Run the methods of accelerated classes once, on small data made for the purpose.
 
@@ -57,8 +72,6 @@ def compile_kernels(
     classes : sequence of type
     stop : callable
         Asked between two calls whether to leave the rest.
-    times : dict, default=None
-        Takes the seconds of each call, by its name below ``accelsk`` and engine.
 
     Returns
     -------
@@ -77,12 +90,9 @@ def compile_kernels(
             if not hasattr(model, name) or (method := method_of(cls, name)) is None:
                 continue
             try:
-                engine, seconds = _run(model, method, data)
+                _run(model, method, data)
             except Exception as error:
                 failures[method.qualname] = f"{type(error).__name__}: {error}"
-                continue
-            if engine is not None and times is not None:
-                times.setdefault(f"{name_of(cls)}.{name}", {})[engine] = seconds
     return failures
 
 
@@ -219,45 +229,68 @@ def in_background(*, disable_uvm: bool) -> threading.Thread:
     return thread
 
 
-def _run(model: Any, method: Method, data: samples.Sample) -> tuple[str | None, float]:
-    """Run a method on the engine that would run it; return that engine and the seconds."""
+def _run(model: Any, method: Method, data: samples.Sample) -> None:
+    """Run a method on the engine that would run it."""
     fits = method.name.startswith("fit")
     if not fits and not vars(model).get(SLOT) and not hasattr(model, "n_features_in_"):
         # no engine fits this class
         super(type(model), model).fit(**(samples.arguments(model, "fit", data) or {}))
     given = samples.arguments(model, method.name, data)
     if given is None:
-        return None, 0.0
+        return
     chosen = plan(model, method, (), given, assume_usable=True)
     if chosen.engine is None or chosen.call is None:
-        return None, 0.0
-    start = perf_counter()
+        return
     outcome = chosen.engine.run(chosen.call, None if fits else model._accelsk_model(chosen.engine))
-    if (cupy := sys.modules.get("cupy")) is not None:
-        cupy.cuda.Device().synchronize()
-    seconds = perf_counter() - start
     if fits:
         attributes = {**dispatch._input_attributes(chosen.call), **outcome.attributes}
         model._accelsk_adopt(chosen.engine, outcome.model, attributes)
     startup.mark(chosen.engine.name, f"{name_of(method.owner)}.{method.name}")
-    return chosen.engine.name, seconds
 
 
-def time_first_calls(seconds: float) -> None:
-    """Print what loading, and each first call, takes in this process, as JSON."""
+def compile_part(part: int, parts: int) -> None:
+    """Compile every class whose turn it is among `parts` processes."""
     from accelsk.support import import_accelerated
 
     import_accelerated()
+    compile_kernels(imported()[part::parts])
+
+
+def compile_in_processes(seconds: float) -> int:
+    """Have processes of their own compile what all classes run, for others to find on disk.
+
+    Parameters
+    ----------
+    seconds : float
+        After so long those that are still at it are ended.
+
+    Returns
+    -------
+    n_ended : int
+        How many of them compiled all that they had to.
+    """
+    parts = min(_PROCESSES, max(1, cores() // 2))
     deadline = perf_counter() + seconds
-    load: dict[str, float] = {}
-    times: dict[str, dict[str, float]] = {}
-    for name, steps in {"cupy": (import_cupy, use_device), "cuml": (import_cuml,)}.items():
-        start = perf_counter()
-        for step in steps:
-            step()
-        load[name] = perf_counter() - start
-    compile_kernels(imported(), stop=lambda: perf_counter() > deadline, times=times)
-    print(json.dumps({"load": load, "calls": times}))
+    processes: list[subprocess.Popen] = []
+    try:
+        for part in range(parts):
+            code = f"from accelsk import warmup; warmup.compile_part({part}, {parts})"
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-W", "ignore", "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - perf_counter(), 0.0))
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return sum(process.returncode == 0 for process in processes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -277,6 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"There is nothing to warm up: {reason}", file=sys.stderr)
         return 1
     start = perf_counter()
+    compile_in_processes(_PATIENCE)
     install()
     import_accelerated()
     for call, reason in compile_kernels(imported()).items():

@@ -316,8 +316,8 @@ def test_jobs_count_where_scikit_learn_spreads_the_work(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
     spread = Work(parallel=True)
     for jobs, times in ((None, 1.0), (1, 1.0), (4, 2.8), (-1, 5.6), (100, 5.6)):
-        assert decision._jobs(spread, SimpleNamespace(n_jobs=jobs)) == pytest.approx(times)
-    assert decision._jobs(Work(), SimpleNamespace(n_jobs=4)) == 1.0
+        assert decision.jobs(spread, SimpleNamespace(n_jobs=jobs)) == pytest.approx(times)
+    assert decision.jobs(Work(), SimpleNamespace(n_jobs=4)) == 1.0
 
 
 # Data on the device

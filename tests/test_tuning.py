@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 from class_cases import all_classes
 from engine import GENERIC, AcceleratedCentering, AcceleratedLine, engine_of
+from sklearn.utils.validation import validate_data
 
 import accelsk
 from accelsk import runtime, tuning, warmup
 from accelsk.costs import machine, samples, startup, store
-from accelsk.costs.measure import measure
-from accelsk.costs.model import CPU, Table
+from accelsk.costs import measure as measure_module
+from accelsk.costs.measure import ClassMeasuring, measure
+from accelsk.costs.model import CPU, Curve, Table
 from accelsk.device import probe
 from accelsk.dispatch import method_of
 from accelsk.profiling.events import listening
@@ -40,6 +42,8 @@ def gpu(monkeypatch, tmp_path):
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
     monkeypatch.setattr(tuning, "_load", lambda: {"cupy": 1.0, "cuml": 2.0})
     monkeypatch.setattr(machine, "speeds", lambda: {"cpu call": 1.0})
+    monkeypatch.setattr(warmup, "compile_in_processes", lambda seconds: 0)
+    monkeypatch.setattr(tuning, "_SPINNING", 0.0)
 
 
 # Measuring
@@ -58,10 +62,8 @@ def test_every_method_is_measured_on_both_sides(cls):
             assert curve.terms
 
 
-def test_a_class_whose_time_is_over_is_measured_once_at_least():
-    found = measure(AcceleratedLine, 0.0, TINY)
-    assert all(len(points) <= 2 for points in found.observations.values())
-    assert ("fit", "test") in found.observations
+def test_a_class_that_has_no_time_is_not_measured():
+    assert not measure(AcceleratedLine, 0.0, TINY).observations
 
 
 def test_a_side_that_is_measured_at_one_size_is_not_taken_to_be_constant():
@@ -76,39 +78,189 @@ def test_a_class_that_fails_costs_itself_only(caplog):
     assert ("fit", CPU) in found.observations
 
 
-def test_tuning_makes_a_table(gpu):
+@pytest.fixture
+def defaults(monkeypatch):
+    """The coefficients that come with accelsk."""
+    table = Table({"gpu": "Other GPU"}, {"cpu call": 0.5}, {"cupy": 3.0})
+    monkeypatch.setattr(store, "default", lambda: table)
+    return table
+
+
+def test_tuning_makes_a_table(gpu, defaults):
     stream = io.StringIO()
-    table = tuning.tune(2.0, classes=[AcceleratedLine], grid=TINY, stream=stream)
+    table = tuning.tune(5.0, classes=[AcceleratedLine], grid=TINY, stream=stream)
     assert set(table.curves["AcceleratedLine.fit"]) == {CPU, "test"}
     assert set(table.measured) == set(table.curves)
     assert Table.from_json(table.to_json()).measured == table.measured
     assert table.machine.items() >= machine.describe().items()
-    assert stream.getvalue().splitlines() == [
-        "0 of 1 classes, 0 s",
-        stream.getvalue().splitlines()[-1],
-    ]
-    assert "\r" not in stream.getvalue()
+    assert table.load == {"cupy": 1.0, "cuml": 2.0}
+    assert stream.getvalue() == "0 of 3 sizes of classes, 0 s\n"
 
 
 def test_a_terminal_has_a_bar(gpu):
     stream = _Terminal()
     tuning.tune(1.0, classes=[AcceleratedLine], grid=TINY, stream=stream)
-    assert "AcceleratedLine" in stream.getvalue()
+    assert "AcceleratedLine, 20 x 4" in stream.getvalue()
     assert stream.getvalue().endswith("\r")
 
 
+def test_what_is_not_measured_has_default_coefficients_by_the_speed_of_this_machine(gpu, defaults):
+    defaults.curves["other.Class.fit"] = {CPU: Curve(((1.0, "1"),)), "test": Curve(((3.0, "nd"),))}
+    table = tuning.tune(5.0, classes=[AcceleratedLine], grid=TINY, stream=io.StringIO())
+    assert table.curves["other.Class.fit"][CPU].terms == ((2.0, "1"),)
+    assert "AcceleratedLine.fit" in table.curves
+    assert set(table.measured) == set(table.curves) - {"other.Class.fit"}
+
+
+def test_a_side_that_is_hardly_measured_is_told_by_the_defaults(gpu, defaults):
+    curve = Curve(((1e-6, "1"), (1e-5, "nd")))
+    defaults.speed = {}
+    defaults.curves["AcceleratedLine.fit"] = {CPU: curve, "test": curve}
+    table = tuning.tune(5.0, classes=[AcceleratedLine], grid=TINY[:1], stream=io.StringIO())
+    for place in (CPU, "test"):
+        found = table.curves["AcceleratedLine.fit"][place]
+        assert [term for _, term in found.terms] == ["1", "nd"]
+        assert found.terms[1][0] == pytest.approx(10 * found.terms[0][0])
+        ((_, _, measured, expected),) = table.measured["AcceleratedLine.fit"][place]
+        assert expected == pytest.approx(measured, rel=0.01)
+
+
+# A clock of our own: what the time does is what the calls say that they take
+
+
+class _Clock:
+    """A clock that calls of `Line` put forward, by the size of their data."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.calls: list[tuple[str, str, int]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch, gpu, defaults):
+    """The engine takes 2 ms for anything, scikit-learn 1 us for a row and, to fit, 1 us more
+    for each pair of rows."""
+    found = _Clock()
+    for module in (tuning, measure_module, warmup):
+        for name in ("perf_counter", "sleep"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, found.sleep if name == "sleep" else found)
+    engine = engine_of(AcceleratedLine)
+
+    def slow(estimator, X, *args, **kwargs):
+        method = "fit" if args else "predict"
+        found.calls.append((method, CPU, len(X)))
+        found.now += 1e-6 * len(X) * (1 + len(X) * (method == "fit"))
+        return validate_data(estimator, X, *args, **kwargs)
+
+    monkeypatch.setattr("engine.validate_data", slow)
+
+    def run(call, model):
+        found.calls.append((call.method, "test", len(call.X.array)))
+        found.now += 2e-3
+        return type(engine).run(engine, call, model)
+
+    monkeypatch.setattr(engine, "run", run)
+    return found
+
+
+SIZES = ((10, 2), (100, 2), (1_000, 2), (10_000, 2))
+
+
+def test_no_call_is_begun_after_the_time(clock):
+    start = clock.now
+    for seconds in (0.0, 0.01, 0.1, 1.0, 20.0):
+        start = clock.now
+        tuning.tune(seconds, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
+        assert clock.now - start <= 1.05 * seconds + 0.1
+
+
+def test_a_call_that_would_take_too_much_of_the_time_is_not_made(clock):
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
+    assert ("fit", CPU, 100) in clock.calls
+    assert ("fit", CPU, 10_000) not in clock.calls  # 100 s
+    assert ("predict", CPU, 10_000) in clock.calls
+    fit = table.curves["AcceleratedLine.fit"]
+    assert fit["test"].seconds({"1": 1, "n": 1e4, "d": 2, "s": 2, "e": 0, "h": 1}) < 0.01
+
+
+def test_the_engine_is_measured_before_the_processor_is_busy(clock):
+    tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES[:2], stream=io.StringIO())
+    places = [place for _, place, rows in clock.calls if rows == 100]
+    assert places == sorted(places, key=lambda place: place == CPU)
+
+
+def test_an_interrupt_leaves_what_was_measured(clock, monkeypatch):
+    run = engine_of(AcceleratedLine).run
+
+    def interrupted(call, model):
+        if len(call.X.array) == 1_000:
+            raise KeyboardInterrupt
+        return run(call, model)
+
+    monkeypatch.setattr(engine_of(AcceleratedLine), "run", interrupted)
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
+    rows = {point[0] for point in table.measured["AcceleratedLine.fit"]["test"]}
+    assert rows == {10, 100}
+
+
+def test_the_command_keeps_what_an_interrupt_leaves(clock, monkeypatch, capsys):
+    def tune(seconds):
+        raise_at = iter([False] * 6 + [True] * 99)
+        monkeypatch.setattr(tuning, "sleep", lambda _: next(raise_at) and interrupt())
+        return original(seconds, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    original = tuning.tune
+    monkeypatch.setattr(tuning, "tune", tune)
+    assert tuning.main(["--seconds", "20"]) == 0
+    assert "AcceleratedLine.fit" in store.table().curves
+    monkeypatch.setattr(tuning, "tune", lambda seconds: Table())
+    assert tuning.main([]) == 1
+    assert "Nothing was measured" in capsys.readouterr().err
+
+
+def test_the_most_used_classes_are_measured_first(clock, monkeypatch):
+    monkeypatch.setattr(tuning, "_USED_MOST", {"AcceleratedCentering"})
+    measured = []
+    for half in (ClassMeasuring.on_gpu, ClassMeasuring.on_cpu):
+        monkeypatch.setattr(
+            ClassMeasuring, half.__name__, lambda self, point: measured.append((self, point.rows))
+        )
+    monkeypatch.setattr(tuning, "_HALVES", (ClassMeasuring.on_gpu,))
+    monkeypatch.setattr(tuning, "_COARSE", 2)
+    classes = [AcceleratedLine, AcceleratedCentering]
+    tuning.tune(20.0, classes=classes, grid=SIZES, stream=io.StringIO())
+    order = [(measuring.cls.__name__[11:], rows) for measuring, rows in measured]
+    assert order == [
+        *(("Centering", rows) for rows in (10, 100)),
+        *(("Line", rows) for rows in (10, 100)),
+        *(("Centering", rows) for rows in (1_000, 10_000)),
+        *(("Line", rows) for rows in (1_000, 10_000)),
+    ]
+
+
 def test_the_command_keeps_what_it_measured(gpu, monkeypatch, capsys):
-    monkeypatch.setattr(
-        tuning, "tune", lambda seconds: Table(machine.describe(), {}, {}, {"a.fit": {}})
-    )
+    curves = {"a.fit": {CPU: Curve(((1.0, "1"),))}}
+    table = Table(machine.describe(), {}, {}, curves, {"a.fit": {CPU: [[1, 1, 1.0, 1.0]]}})
+    monkeypatch.setattr(tuning, "tune", lambda seconds: table)
     assert tuning.main(["--seconds", "1"]) == 0
     assert str(store.cache_file()) in capsys.readouterr().out
-    assert store.table().curves == {"a.fit": {}}
+    assert store.table().curves == curves
 
 
 def test_a_cache_that_cannot_be_written_is_told(gpu, monkeypatch, capsys, tmp_path):
     (tmp_path / "accelsk").write_text("a file in the place of the folder")
-    monkeypatch.setattr(tuning, "tune", lambda seconds: Table())
+    measured = {"a.fit": {CPU: [[1, 1, 1.0, 1.0]]}}
+    monkeypatch.setattr(tuning, "tune", lambda seconds: Table(measured=measured))
     assert tuning.main([]) == 1
     assert "could not be kept" in capsys.readouterr().err
 

@@ -18,7 +18,16 @@ from accelsk.device.transfer import is_device_array
 from accelsk.engines.base import Engine, fits
 from accelsk.estimator import SLOT, DeviceState
 
-__all__ = ["Expected", "call_name", "expected", "is_known_to_be_sooner", "name_of", "ran", "weigh"]
+__all__ = [
+    "Expected",
+    "call_name",
+    "expected",
+    "is_known_to_be_sooner",
+    "jobs",
+    "name_of",
+    "ran",
+    "weigh",
+]
 
 #: Fitted state that is on the host this soon is worth having there, for the calls to come.
 _CHEAP = 5e-3
@@ -124,8 +133,11 @@ class _Model:
 
     def cpu(self) -> float:
         assert self.places is not None
-        seconds = self.places[CPU].seconds(self.sizes, narrow=self.data.width < 1)
-        return seconds / _jobs(self.work, self.estimator) + _download(self.table, self.data)
+        sizes = self.sizes
+        if self.work.parallel and (faster := jobs(self.work, self.estimator)) > 1:
+            sizes = {**sizes, "t": sizes["t"] / faster, "j": 1.0}
+        seconds = self.places[CPU].seconds(sizes, narrow=self.data.width < 1)
+        return seconds + _download(self.table, self.data)
 
     def gpu(self, curve: Curve) -> float:
         return curve.seconds(self.sizes, narrow=self.data.width < 1)
@@ -249,7 +261,7 @@ def _readiness(table: Table, curve: Curve, call: str, engine: str, *, there: boo
     return seconds
 
 
-def _jobs(work: Work, estimator: Any) -> float:
+def jobs(work: Work, estimator: Any) -> float:
     """Return how many times faster ``n_jobs`` makes it in scikit-learn."""
     jobs = getattr(estimator, "n_jobs", None) if work.parallel else None
     if not isinstance(jobs, int) or jobs == 0:

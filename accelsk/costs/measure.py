@@ -1,12 +1,12 @@
-"""Measuring calls at growing sizes, class by class, within a given time."""
+"""Measuring the calls of a class at one size after the other, within a time for all classes."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from math import log
 from statistics import median
@@ -17,33 +17,39 @@ import numpy as np
 
 from accelsk import config
 from accelsk.costs import samples
-from accelsk.costs.decision import name_of
+from accelsk.costs.decision import jobs, name_of
 from accelsk.costs.measurement import Measurement
-from accelsk.costs.model import CPU, Observation
+from accelsk.costs.model import CPU, Observation, Table
 from accelsk.costs.work import ALIASES, letters
 from accelsk.estimator import SLOT
 from accelsk.exceptions import Refusal
 from accelsk.profiling.events import listening
 from accelsk.registry import to_sklearn
 
-__all__ = ["GRID", "Grid", "measure"]
+__all__ = ["GRID", "Budget", "ClassMeasuring", "Grid", "Point", "measure"]
 
 logger = logging.getLogger("accelsk")
 
 #: Repeated until it has taken this long, or this often: one small call says little.
-_LONG, _OFTEN = 0.025, 5
-
-#: A call that takes no more than this part of the time of its class is made twice at least.
-_TWICE = 0.1
+_LONG, _OFTEN = 0.01, 4
 
 #: A call that takes so many times what was expected is made again.
 _SURPRISE = 4
 
-#: No call may be expected to take more than this part of the time of its class.
-_SHARE = 0.3
+#: No call is begun that may be expected to take more than this part of the time that is left.
+_PART = 0.01
+
+#: The CPU is not waited for where the GPU is so many times as fast, from so many seconds on.
+_FAR, _FAR_FROM = 8, 0.03
+
+#: The power of the rows by which a call is taken to grow that has been measured once.
+_POWER = 0.7
 
 #: From this many elements on, calls are made with data on the device and in float32, too.
 _LARGE = 200_000
+
+#: A model that is only used is fitted on no more rows.
+_TRAINING_ROWS = 20_000
 
 
 #: The sizes to measure, rows and columns, in the order in which they are measured: where the time
@@ -52,17 +58,47 @@ Grid = Sequence[tuple[int, int]]
 
 GRID: Grid = (
     (64, 8),
-    (3_000, 8),
-    (2_000, 128),
-    (30_000, 8),
-    (250_000, 8),
-    (15_000, 128),
-    (300, 128),
-    (400, 8),
-    (80_000, 128),
-    (1_250_000, 8),
-    (64, 128),
+    (1_000, 8),
+    (64, 256),
+    (8_000, 64),
+    (8_000, 8),
+    (1_000, 256),
+    (64_000, 8),
+    (8_000, 256),
+    (500_000, 8),
+    (60_000, 256),
+    (250, 64),
+    (2_500, 8),
+    (3_000_000, 8),
+    (6, 256),
 )
+
+
+class Budget:
+    """The seconds that are left, and what of them one call may take."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = perf_counter() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self._end - perf_counter()
+
+    def allows(self, expected: float | None) -> bool:
+        """Whether a call may be begun; None means that nobody knows what it will take."""
+        left = self.left
+        return left > 0 and (expected is None or expected <= _PART * left)
+
+    @contextmanager
+    def part(self, share: float) -> Iterator[None]:
+        """Leave no more than a share of what is left to what is done within a ``with`` block."""
+        end = self._end
+        self._end = perf_counter() + share * self.left
+        try:
+            yield
+        finally:
+            self._end = end
 
 
 def _clock(call: Callable[[], Any]) -> float:
@@ -73,19 +109,27 @@ def _clock(call: Callable[[], Any]) -> float:
     return perf_counter() - start
 
 
-class _Point:
-    """One size, and what a class has to do there."""
+class Point:
+    """One size, and what a class has to do there.
 
-    def __init__(self, measuring: _Measuring, rows: int, columns: int, variant: int) -> None:
-        self.measuring = measuring
-        self.variant = variant
-        self.rows, self.columns = rows, columns
-        if samples.takes_labels_only(measuring.cls):
-            self.columns = 1
+    Parameters
+    ----------
+    cls : type
+    rows, columns : int
+    index : int
+        The place of the size in the grid.
+    """
+
+    def __init__(self, cls: Any, rows: int, columns: int, index: int) -> None:
+        self.cls = cls
+        # two sizes after each other have the same hyperparameters, so that they differ in size
+        self.variant = index // 2
+        self.rows = rows
+        self.columns = 1 if samples.takes_labels_only(cls) else columns
 
     @cached_property
     def data(self) -> samples.Sample:
-        return samples.sample(self.measuring.cls, self.rows, self.columns)
+        return samples.sample(self.cls, self.rows, self.columns)
 
     @property
     def large(self) -> bool:
@@ -93,14 +137,10 @@ class _Point:
         return enough and type(self.data.X) is np.ndarray
 
     def new(self, *, plain: bool = False) -> Any:
-        estimator = samples.new(self.measuring.cls, self.variant)
+        estimator = samples.new(self.cls, self.variant)
         return to_sklearn(estimator) if plain else estimator
 
-    def sizes(self, **kwargs: Any) -> dict[str, float]:
-        given = {"rows": self.rows, "columns": self.columns, **kwargs}
-        return letters(self.measuring.result.work, self.new(), **given)
-
-    def transformed(self, plain: Any) -> _Point:
+    def transformed(self, plain: Any) -> Point:
         """Return the same with what a fitted transformer makes of the data."""
         point = copy.copy(self)
         given = samples.arguments(plain, "transform", self.data)
@@ -119,16 +159,64 @@ class _Point:
         return samples.Sample(*(None if v is None else v[:rows] for v in self.data))
 
 
-class _Measuring:
-    """Measures one class until its time is over."""
+class _Fitted:
+    """A fitted model and its copy in scikit-learn."""
 
-    def __init__(self, cls: Any, seconds: float) -> None:
+    def __init__(self, model: Any, point: Point) -> None:
+        self.model = model
+        self.rows = point.rows
+
+    @cached_property
+    def plain(self) -> Any:
+        return to_sklearn(self.model)
+
+
+class _Growth:
+    """The newest times of a method in one place, and how they grow with the rows."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._newest: dict[int, tuple[int, float, float]] = {}  # rows, seconds, power by columns
+
+    def add(self, point: Point, seconds: float) -> None:
+        seconds = max(seconds, 1e-9)  # as little as a clock tells
+        power = _POWER
+        if point.columns in self._newest:
+            rows, before, power = self._newest.pop(point.columns)
+            if rows < point.rows:
+                # what takes the same at any size hides at first how the rest grows
+                slope = log(seconds / before) / log(point.rows / rows) + 0.5
+                power = min(max(slope, _POWER), self._most)
+        self._newest[point.columns] = point.rows, seconds, power
+
+    def at(self, point: Point) -> float:
+        """Return what the method may be expected to take."""
+        columns = point.columns if point.columns in self._newest else [*self._newest][-1]
+        rows, seconds, power = self._newest[columns]
+        return seconds * (point.rows / rows) ** power * max(point.columns / columns, 1.0)
+
+
+class ClassMeasuring:
+    """Measures one class, size by size.
+
+    The two halves of a size are apart, so that they need not follow each other: the threads of
+    a BLAS library spin for a while after a call and would slow down what the device is sent.
+
+    Parameters
+    ----------
+    cls : type
+    budget : Budget
+    defaults : Table
+        What a call is expected to take that has not been measured yet.
+    """
+
+    def __init__(self, cls: Any, budget: Budget, defaults: Table) -> None:
         self.cls = cls
-        self.allowed = seconds
-        self.deadline = perf_counter() + seconds
+        self.budget = budget
+        self.defaults = defaults
         self.result = Measurement(name_of(cls) or cls.__qualname__)
-        self._begun = 0
-        self._newest: dict[tuple[str, str], tuple[float, int, int, float]] = {}
+        self._growth: dict[tuple[str, str], _Growth] = {}
+        self._fitted: dict[int, _Fitted] = {}
         names = [name for engine in cls._accelsk_engines for name in engine.methods]
         names = [ALIASES[name] if ALIASES.get(name) in names else name for name in names]
         names = [*dict.fromkeys(names)]
@@ -136,36 +224,66 @@ class _Measuring:
         self.fits = [name for name in names if name.startswith("fit")]
         self.others = [name for name in names if not name.startswith("fit")]
 
-    def run(self, grid: Grid) -> Measurement:
-        for index, (rows, columns) in enumerate(grid):
-            if index and perf_counter() > self.deadline:
-                break
-            self._begun = index
-            self._measure_at(_Point(self, rows, columns, index))
-        return self.result
+    def on_gpu(self, point: Point) -> None:
+        """Measure what the engines do at one size."""
+        self._guarded(self._engines_at, point)
 
-    def _measure_at(self, point: _Point) -> None:
-        model = None
+    def on_cpu(self, point: Point) -> None:
+        """Measure what scikit-learn does at one size."""
+        self._guarded(self._scikit_learn_at, point)
+
+    def _guarded(self, half: Callable[[Point], None], point: Point) -> None:
+        try:
+            half(point)
+        except Exception as error:  # one class that cannot be measured does not cost the others
+            logger.warning("%s: %s: %s", self.result.name, type(error).__name__, error)
+            logger.debug("measuring failed", exc_info=error)
+
+    def _engines_at(self, point: Point) -> None:
         for method in self.fits:
-            made = self._tried(self._on_gpu, method, point)
-            model = made if method == "fit" else model
+            model = self._tried(self._on_gpu, method, point)
+            if method != "fit" or model is None or SLOT not in vars(model):
+                continue
+            self._tried(self._move, method, point, model)
+            if point.rows <= _TRAINING_ROWS:
+                self._fitted[point.columns] = _Fitted(model, point)
+        for method, there, fitted in self._applied(point):
+            self._tried(self._on_gpu, method, there, fitted)
+
+    def _scikit_learn_at(self, point: Point) -> None:
+        for method in self.fits:
             self._tried(self._on_cpu, method, point)
+        for method, there, fitted in self._applied(point):
+            self._tried(self._on_cpu, method, there, fitted)
+
+    def _applied(self, point: Point) -> list[tuple[str, Point, _Fitted]]:
+        """Return the methods of a fitted model to measure, with their data."""
         if not self.others:
-            return
-        if model is not None and SLOT in vars(model):
-            self._move(model, point)
-        elif not self._is_over("fit", CPU, point) and not all(
-            self._is_over(method, "gpu", point) for method in self.others
-        ):
+            return []
+        fitted = self._fitted.get(point.columns)
+        fits_on_gpu = ("fit", "gpu") in self._growth
+        old = fitted is None or fitted.rows < point.rows <= _TRAINING_ROWS
+        if old and not fits_on_gpu and point.rows <= _TRAINING_ROWS:
+            self._tried(self._fit_on_cpu, "fit", point)
+            fitted = self._fitted.get(point.columns)
+        if fitted is None:
+            return []
+        found = []
+        for method in self.others:
+            there: Point | None = point
+            if method == "inverse_transform":
+                there = self._tried(lambda _, p: p.transformed(fitted.plain), method, point)
+            if there is not None:
+                found.append((method, there, fitted))
+        return found
+
+    def _fit_on_cpu(self, method: str, point: Point) -> None:
+        """Have a model of a class that no engine fits."""
+        if self.budget.allows(self._expected("fit", CPU, point)):
             model = point.new()
             with config.config_context(device="cpu"):
                 model.fit(**(samples.arguments(model, "fit", point.data) or {}))
-        if model is not None:
-            plain = to_sklearn(model)
-            for method in self.others:
-                there = point.transformed(plain) if method == "inverse_transform" else point
-                self._tried(self._on_gpu, method, there, model)
-                self._tried(self._on_cpu, method, there, plain)
+            self._fitted[point.columns] = _Fitted(model, point)
 
     # One call
 
@@ -177,32 +295,52 @@ class _Measuring:
             logger.info("%s.%s: %s: %s", self.result.name, method, type(error).__name__, error)
             return None
 
-    def _expected(self, method: str, place: str, point: _Point) -> float | None:
-        """Return what a call may be expected to take, from the newest one."""
-        if (method, place) not in self._newest:
+    def _letters(
+        self, point: Point, fitted: _Fitted | None, *, on_cpu: bool, **sizes: Any
+    ) -> dict[str, float]:
+        estimator = point.new() if fitted is None else fitted.model
+        given = {"rows": point.rows, "columns": point.columns, **sizes}
+        given.setdefault("fitted", None if fitted is None else fitted.rows)
+        work = self.result.work
+        return letters(work, estimator, jobs=jobs(work, estimator) if on_cpu else 1.0, **given)
+
+    def _expected(self, method: str, place: str, point: Point) -> float | None:
+        """Return what a call may be expected to take; None where nothing is known."""
+        if (growth := self._growth.get((method, place))) is not None:
+            return growth.at(point)
+        places = self.defaults.of(self.result.name, method) or {}
+        curve = places.get(CPU) if place == CPU else next(iter(places.values()), None)
+        if curve is None:
             return None
-        seconds, rows, columns, power = self._newest[method, place]
-        return seconds * (point.rows / rows) ** power * max(point.columns / columns, 1.0)
+        return curve.seconds(self._letters(point, None, on_cpu=place == CPU))
 
-    def _is_over(self, method: str, place: str, point: _Point) -> bool:
-        """Whether a call would take too much of the time that the class has."""
-        if self._begun and perf_counter() > self.deadline:
-            return True
-        expected = self._expected(method, place, point)
-        return expected is not None and expected > _SHARE * self.allowed
+    def _is_hopeless(self, method: str, point: Point) -> bool:
+        """Whether the CPU is known to be far behind at such a size, and takes its time."""
+        on_cpu, on_gpu = (self._growth.get((method, place)) for place in (CPU, "gpu"))
+        if on_cpu is None or on_gpu is None:
+            return False
+        return on_cpu.at(point) > max(_FAR * on_gpu.at(point), _FAR_FROM)
 
-    def _remember(self, method: str, place: str, point: _Point, seconds: float) -> None:
+    def _remember(self, method: str, place: str, point: Point, seconds: float) -> None:
         """Have on record what the next size can be told by."""
-        power = 0.7
-        if (method, place) in self._newest:
-            before, rows, columns, power = self._newest[method, place]
-            if columns == point.columns and rows < point.rows:
-                power = max(0.7, log(seconds / before) / log(point.rows / rows))
-        self._newest[method, place] = seconds, point.rows, point.columns, power
+        if (method, place) not in self._growth:
+            terms = self.result.work.terms(method, on_cpu=place == CPU)
+            most = max((term.count("n") for term in terms), default=1)
+            self._growth[method, place] = _Growth(max(most, 1))
+        self._growth[method, place].add(point, seconds)
 
-    def _record(self, method: str, place: str, point: _Point, seconds: float, **sizes: Any) -> None:
+    def _record(
+        self,
+        method: str,
+        place: str,
+        point: Point,
+        seconds: float,
+        fitted: _Fitted | None = None,
+        **sizes: Any,
+    ) -> None:
         found = self.result.observations.setdefault((method, place), [])
-        found.append(Observation(point.sizes(**sizes), seconds))
+        sizes_ = self._letters(point, fitted, on_cpu=place == CPU, **sizes)
+        found.append(Observation(sizes_, seconds))
 
     def _repeated(
         self, call: Callable[[], Any], first: float, expected: float | None = None
@@ -215,12 +353,22 @@ class _Measuring:
             return median(times)
         # one time may be anything, that of a library that compiles for one
         suspect = expected is None or first > _SURPRISE * expected
-        return min(first, _clock(call)) if suspect or first < _TWICE * self.allowed else first
+        again = suspect or self.budget.allows(5 * first)
+        return min(first, _clock(call)) if again and self.budget.left > 0 else first
 
     def _call(
-        self, method: str, point: _Point, model: Any, data: samples.Sample, *, plain: bool = False
+        self,
+        method: str,
+        point: Point,
+        fitted: _Fitted | None,
+        data: samples.Sample,
+        *,
+        plain: bool = False,
     ) -> Callable[[], Any] | None:
         """Return the call to measure; a fit leaves its estimator behind."""
+        model = None
+        if fitted is not None:
+            model = fitted.plain if plain else fitted.model
         given = samples.arguments(model or point.new(plain=plain), method, data)
         if given is None:
             return None
@@ -231,25 +379,26 @@ class _Measuring:
 
         return call
 
-    def _on_cpu(self, method: str, point: _Point, model: Any = None) -> None:
-        if self._is_over(method, CPU, point):
+    def _on_cpu(self, method: str, point: Point, fitted: _Fitted | None = None) -> None:
+        expected = self._expected(method, CPU, point)
+        if not self.budget.allows(expected) or self._is_hopeless(method, point):
             return
-        call = self._call(method, point, model, point.data, plain=True)
+        call = self._call(method, point, fitted, point.data, plain=True)
         if call is None:
             return
-        expected = self._expected(method, CPU, point)
         seconds = self._repeated(call, _clock(call), expected)
-        self._record(method, CPU, point, seconds)
+        self._record(method, CPU, point, seconds, fitted)
         self._remember(method, CPU, point, seconds)
-        if point.large and seconds < self.allowed / 20:
-            self._on_narrow(method, CPU, point, seconds, model, plain=True)
-        self._on_few_rows(method, CPU, point, model)
+        if point.large and self.budget.allows(2 * seconds):
+            self._on_narrow(method, CPU, point, seconds, fitted, plain=True)
+        self._on_few_rows(method, CPU, point, fitted)
 
-    def _on_gpu(self, method: str, point: _Point, model: Any = None) -> Any:
+    def _on_gpu(self, method: str, point: Point, fitted: _Fitted | None = None) -> Any:
         """Return the estimator that made the call; None where no engine runs it."""
-        if self._is_over(method, "gpu", point):
+        expected = self._expected(method, "gpu", point)
+        if not self.budget.allows(expected):
             return None
-        call = self._call(method, point, model, point.data)
+        call = self._call(method, point, fitted, point.data)
         if call is None:
             return None
         with config.config_context(device="gpu"):
@@ -260,61 +409,62 @@ class _Measuring:
             if engine is None:
                 return None
             if (method, engine) in self.result.first:
-                expected = self._expected(method, "gpu", point)
                 seconds = self._repeated(call, first, expected)
             else:
                 seconds = self._repeated(call, _clock(call))
-                self.result.first[method, engine] = extra = max(first - seconds, 0.0)
-                self.deadline += extra  # compiling is no part of what the class may take
-            self._record(method, engine, point, seconds)
+                self.result.first[method, engine] = max(first - seconds, 0.0)
+            self._record(method, engine, point, seconds, fitted)
             self._remember(method, "gpu", point, seconds)
-            if point.large and seconds < self.allowed / 20:
-                self._on_device(method, engine, point, model)
-                self._on_narrow(method, engine, point, seconds, model)
-            self._on_few_rows(method, engine, point, model)
+            if point.large and self.budget.allows(4 * seconds):
+                self._on_device(method, engine, point, fitted)
+                self._on_narrow(method, engine, point, seconds, fitted)
+            self._on_few_rows(method, engine, point, fitted)
         return call.model  # type: ignore[attr-defined]
 
-    def _on_device(self, method: str, engine: str, point: _Point, model: Any) -> None:
+    def _on_device(self, method: str, engine: str, point: Point, fitted: _Fitted | None) -> None:
         """Measure the call on data that are there already."""
         if "cupy" not in sys.modules:
             return
-        call = self._call(method, point, model, point.sent())
+        call = self._call(method, point, fitted, point.sent())
         if call is not None:
             first = _clock(call)
-            self._record(method, engine, point, self._repeated(call, first, first), moves=False)
+            seconds = self._repeated(call, first, first)
+            self._record(method, engine, point, seconds, fitted, moves=False)
 
     def _on_narrow(
         self,
         method: str,
         place: str,
-        point: _Point,
+        point: Point,
         seconds: float,
-        model: Any,
+        fitted: _Fitted | None,
         *,
         plain: bool = False,
     ) -> None:
-        call = self._call(method, point, model, point.narrow(), plain=plain)
+        if (method, place) in self.result.narrow:
+            return
+        call = self._call(method, point, fitted, point.narrow(), plain=plain)
         if call is not None:
             ratio = min(_clock(call), _clock(call)) / seconds
             self.result.narrow[method, place] = min(max(ratio, 0.3), 1.5)
 
-    def _on_few_rows(self, method: str, place: str, point: _Point, model: Any) -> None:
+    def _on_few_rows(self, method: str, place: str, point: Point, fitted: _Fitted | None) -> None:
         """Measure a few rows where what the model was fitted on counts."""
         matters = any("m" in term for term in self.result.work.apply)
-        if model is None or not matters or point.rows < 1_000:
+        if fitted is None or not matters or not 1_000 <= point.rows <= _TRAINING_ROWS:
             return
         for rows in (1, 100):
-            call = self._call(method, point, model, point.first_rows(rows))
-            if call is not None:
+            call = self._call(method, point, fitted, point.first_rows(rows), plain=place == CPU)
+            if call is not None and self.budget.left > 0:
                 seconds = self._repeated(call, _clock(call))
-                self._record(method, place, point, seconds, rows=rows, fitted=point.rows)
+                self._record(method, place, point, seconds, fitted, rows=rows)
 
-    def _move(self, model: Any, point: _Point) -> None:
+    def _move(self, _: str, point: Point, model: Any) -> None:
         """Measure what it takes to have fitted state on the host, and back on the device."""
         state = vars(model)[SLOT]
         steps = {"fetch": model._accelsk_fetch, "restore": lambda: state.engine.restore(model)}
         for step, call in steps.items():
-            if not self._is_over(step, "gpu", point):
+            if self.budget.allows(self._expected(step, "gpu", point)):
                 with suppress(Refusal):
                     seconds = _clock(call)
                     self._record(step, state.engine.name, point, seconds)
@@ -322,20 +472,18 @@ class _Measuring:
 
 
 def measure(cls: Any, seconds: float, grid: Grid = GRID) -> Measurement:
-    """Measure the methods of an accelerated class, on the CPU and on its engines.
+    """Measure the methods of one accelerated class, on its engines and on the CPU.
 
     Parameters
     ----------
     cls : type
     seconds : float
-        How long it may take. The smallest size is measured in any case, and no size is begun
-        after that time.
+        How long it may take.
     grid : Grid
     """
-    measuring = _Measuring(cls, seconds)
-    try:
-        measuring.run(grid)
-    except Exception as error:  # one class that cannot be measured does not cost the others
-        logger.warning("%s: %s: %s", measuring.result.name, type(error).__name__, error)
-        logger.debug("measuring failed", exc_info=error)
+    measuring = ClassMeasuring(cls, Budget(seconds), Table())
+    for index, (rows, columns) in enumerate(grid):
+        point = Point(cls, rows, columns, index)
+        measuring.on_gpu(point)
+        measuring.on_cpu(point)
     return measuring.result

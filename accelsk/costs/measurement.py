@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median
 
-from accelsk.costs.model import CPU, Curve, Observation, fitted
+from accelsk.costs.model import CPU, Curve, Observation, Table, fitted
 from accelsk.costs.work import WORK, Work
 
 __all__ = ["Measurement"]
+
+#: What was measured at fewer sizes does not say what grows with what, where another table does.
+_ENOUGH = 4
+
+#: Rows, columns, measured and expected seconds, by method and place.
+Points = dict[str, dict[str, list[list[float]]]]
 
 
 @dataclass
@@ -35,12 +43,25 @@ class Measurement:
     def work(self) -> Work:
         return WORK.get(self.name, Work())
 
-    def curve(self, method: str, place: str) -> Curve | None:
-        """Return the coefficients that fit what was measured."""
+    def curve(self, method: str, place: str, known: Table | None = None) -> Curve | None:
+        """Return the coefficients that fit what was measured.
+
+        Parameters
+        ----------
+        method, place : str
+        known : Table, default=None
+            Of another machine, say: where little was measured, its coefficients are taken by
+            the factor between the two.
+        """
         key = method, place
-        terms = self.work.terms(method, on_cpu=place == CPU)
         found = self.observations.get(key, ())
-        if place == CPU and len({(o.letters["n"], o.letters["d"]) for o in found}) == 1:
+        sizes = {(o.letters["n"], o.letters["d"]) for o in found}
+        likely = known.curves.get(f"{self.name}.{method}", {}).get(place) if known else None
+        if likely is not None and len(sizes) < _ENOUGH:
+            ratios = [o.seconds / max(likely.seconds(o.letters), 1e-9) for o in found]
+            return likely.times(median(ratios)) if ratios else likely
+        terms = self.work.terms(method, on_cpu=place == CPU)
+        if place == CPU and len(sizes) == 1:
             # too slow to be measured at any other size: it is not constant
             terms = tuple(term for term in terms if "n" in term)[:1] or terms
         curve = fitted(terms, found)
@@ -48,20 +69,27 @@ class Measurement:
             return None
         return curve._replace(narrow=self.narrow.get(key, 1.0), first=self.first.get(key, 0.0))
 
-    def curves(self) -> dict[str, dict[str, Curve]]:
+    def curves(self, known: Table | None = None) -> dict[str, dict[str, Curve]]:
         """Return the coefficients of every method that was measured."""
         found: dict[str, dict[str, Curve]] = {}
         for method, place in self.observations:
-            if (curve := self.curve(method, place)) is not None:
+            if (curve := self.curve(method, place, known)) is not None:
                 found.setdefault(f"{self.name}.{method}", {})[place] = curve
         return found
 
-    def points(self) -> dict[str, dict[str, list[list[float]]]]:
-        """Return rows, columns, measured and expected seconds of all that was measured."""
-        found: dict[str, dict[str, list[list[float]]]] = {}
+    def points(self, curves: Mapping[str, Mapping[str, Curve]]) -> Points:
+        """Return rows, columns, measured and expected seconds of all that was measured.
+
+        Parameters
+        ----------
+        curves : mapping
+            What `curves` has returned.
+        """
+        found: Points = {}
         for (method, place), observations in self.observations.items():
-            curve = self.curve(method, place)
-            found.setdefault(f"{self.name}.{method}", {})[place] = [
+            call = f"{self.name}.{method}"
+            curve = curves.get(call, {}).get(place)
+            found.setdefault(call, {})[place] = [
                 [
                     int(o.letters["n"]),
                     int(o.letters["d"]),

@@ -24,6 +24,10 @@ FORMAT = 1
 _NOISE = 0.03
 
 
+#: Terms of what any call takes, whatever its data.
+_FIXED = frozenset("1j")
+
+
 class Curve(NamedTuple):
     """The time of one method in one place.
 
@@ -47,11 +51,15 @@ class Curve(NamedTuple):
         for coefficient, term in self.terms:
             for letter in term:
                 coefficient *= letters[letter]
-            if term == "1" or "h" in term:
+            if term in _FIXED or "h" in term:
                 fixed += coefficient
             else:
                 total += coefficient
         return fixed + (total * self.narrow if narrow else total)
+
+    def times(self, factor: float) -> Curve:
+        """Return the coefficients of a place that takes so many times as long."""
+        return self._replace(terms=tuple((c * factor, term) for c, term in self.terms))
 
 
 class Observation(NamedTuple):
@@ -65,7 +73,7 @@ def _kind(term: str) -> str:
     """Return what bounds the part of the time that a term stands for."""
     if "h" in term:
         return "bus"
-    if term == "1":
+    if term in _FIXED:
         return "call"
     return "memory" if len(term) == 1 or term in ("nd", "nk", "md", "mt") else "flops"
 
@@ -226,7 +234,7 @@ def _number(value: Any) -> float:
 
 
 #: The letters of `accelsk.costs.work`.
-_LETTERS = frozenset("1ndsemlhkti")
+_LETTERS = frozenset("1ndsemlhktij")
 
 
 def _curve(stored: Mapping[str, Any]) -> Curve:

@@ -16,6 +16,7 @@ m       rows that the model was fitted on
 l       the logarithm of m; where trees are limited, their depth
 h       bytes of an element over eight where the data have to go to the device, else 0
 k, t, i what the class says: clusters, neighbours, components; trees; repetitions
+j       one where ``n_jobs`` spreads the work, else 0; t then is the trees for each job
 ======  ==============================================================================
 """
 
@@ -45,7 +46,7 @@ ALIASES = {
 #: The time that fitted state takes from the device to the host, and back.
 STATE = ("fetch", "restore")
 
-_FIT = ("1", "n", "nd", "e", "nds", "sss")
+_FIT = ("1", "n", "nd", "e", "nds", "sss", "dd", "ddd")
 _APPLY = ("1", "n", "nd", "e")
 _STATE = ("1", "m", "d", "md", "dd")
 
@@ -147,8 +148,8 @@ _KERNEL = Work(
     fit=("1", "nd", "nn", "nnd"), apply=("1", "n", "nd", "nm", "nmd"), state=("1", "m", "md")
 )
 _TREES = Work(
-    fit=("1", "n", "t", "nt", "ntl", "ntdl"),
-    apply=("1", "t", "n", "nd", "nt", "ntl"),
+    fit=("1", "j", "n", "t", "nt", "ntl", "ntdl"),
+    apply=("1", "j", "t", "n", "nd", "nt", "ntl"),
     state=("1", "t", "mt"),
     letters={"t": ("n_estimators", 100.0)},
     parallel=True,
@@ -176,8 +177,8 @@ WORK: dict[str, Work] = {
     "decomposition.PCA": _DECOMPOSITION,
     "decomposition.TruncatedSVD": _DECOMPOSITION,
     "ensemble.IsolationForest": Work(
-        fit=("1", "t", "n", "nd"),
-        apply=("1", "t", "n", "nt"),
+        fit=("1", "j", "t", "n", "nd"),
+        apply=("1", "j", "t", "n", "nt"),
         state=("1", "t"),
         letters={"t": ("n_estimators", 100.0)},
         parallel=True,
@@ -233,6 +234,7 @@ def letters(
     width: float = 1.0,
     moves: bool = True,
     fitted: float | None = None,
+    jobs: float = 1.0,
 ) -> dict[str, float]:
     """Return what the letters stand for in one call.
 
@@ -249,6 +251,8 @@ def letters(
         Whether the data have to go to the device.
     fitted : float, default=None
         The rows that the model was fitted on; None means as many as there are now.
+    jobs : float, default=1.0
+        How many times faster ``n_jobs`` makes what is spread.
     """
     trained = rows if fitted is None else fitted
     sizes = {
@@ -263,6 +267,7 @@ def letters(
         "k": 1.0,
         "t": 1.0,
         "i": 1.0,
+        "j": float(jobs > 1),
     }
     for letter, (name, otherwise) in work.letters.items():
         value = None if name is None else getattr(estimator, name, None)
@@ -270,6 +275,7 @@ def letters(
             value = otherwise(estimator, sizes) if callable(otherwise) else otherwise
         sizes[letter] = float(value)
     if "t" in work.letters:
+        sizes["t"] /= jobs
         depth = getattr(estimator, "max_depth", None)
         if isinstance(depth, Real):
             sizes["l"] = min(sizes["l"], float(depth))
