@@ -546,6 +546,15 @@ def test_functions_are_pickled_as_those_of_scikit_learn(tmp_path):
     assert pickle.loads(blob)._score_func is mean_squared_error
 
 
+def test_a_metric_is_no_scorer_while_patched():
+    with accelsk.patched():
+        from sklearn.metrics import check_scoring, f1_score, roc_auc_score
+
+        for metric in (f1_score, roc_auc_score):
+            with pytest.raises(ValueError, match="make_scorer"):
+                check_scoring(PLAIN.GaussianNB(), scoring=metric)
+
+
 def test_old_pickles_load_while_patched():
     blobs = [
         pickle.dumps(PLAIN.Ridge().fit(*_LINES)),

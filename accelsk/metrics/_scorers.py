@@ -14,8 +14,12 @@ __all__ = ["check_scoring", "plain"]
 
 def plain(value: Any) -> Any:
     """Return scikit-learn's function where `value` is ours that stands for it."""
-    ours = callable(value) and getattr(value, "__module__", "").startswith("accelsk.metrics.")
-    return value.__wrapped__ if ours else value
+    original = getattr(value, "__wrapped__", None)
+    try:
+        ours = registry.accelerated_functions().get(original)
+    except TypeError:  # not hashable, so none of scikit-learn's
+        return value
+    return original if original is not None and value is ours else value
 
 
 @functools.wraps(_scorer.check_scoring)
