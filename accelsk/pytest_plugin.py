@@ -11,7 +11,9 @@ The list is YAML (with PyYAML installed) or JSON: a sequence of mappings with
   (``sklearn.linear_model.tests.test_ridge::test_name``); without ``[...]``, all parameters;
 - ``reason``, why it is expected to fail;
 - ``strict``, whether passing is a failure (by default it is);
-- ``condition``, versions that it holds for, such as ``scikit-learn>=1.8`` or a list of those.
+- ``condition``, versions that it holds for, such as ``scikit-learn>=1.8`` or a list of those;
+- ``device``, the setting that it holds for: ``gpu`` for what differs only where ``device="gpu"``
+  sends calls to a GPU that is there.
 
 The run fails if an entry matches no test of the files that are collected.
 """
@@ -31,7 +33,7 @@ import pytest
 
 __all__ = ["Difference", "read_list"]
 
-_KEYS = {"id", "reason", "strict", "condition"}
+_KEYS = {"id", "reason", "strict", "condition", "device"}
 _DIFFERENCES = pytest.StashKey[list["Difference"]]()
 _UNMATCHED = pytest.StashKey[list[str]]()
 
@@ -106,7 +108,8 @@ def _parse(path: Path) -> Any:
 def _differences(entry: Any) -> Iterator[Difference]:
     if not isinstance(entry, dict) or "id" not in entry or not entry.keys() <= _KEYS:
         raise ValueError(f"an entry has an id, and of {sorted(_KEYS)} what it needs: {entry!r}")
-    if all(_holds(condition) for condition in _listed(entry.get("condition", []))):
+    conditions = [_holds(condition) for condition in _listed(entry.get("condition", []))]
+    if all(conditions) and _is_used(entry.get("device")):
         for test in _listed(entry["id"]):
             yield Difference(
                 _with_slashes(str(test)),
@@ -141,6 +144,17 @@ def _holds(condition: Any) -> bool:
         except importlib.metadata.PackageNotFoundError:
             return False
     return requirement.specifier.contains(version, prereleases=True)
+
+
+def _is_used(device: Any) -> bool:
+    """Whether calls run on `device`; None is any."""
+    from accelsk.config import Config, current
+    from accelsk.device import probe
+
+    if device is None:
+        return True
+    Config(device=device)  # an error where it is none
+    return current().device == device and (device != "gpu" or probe.unusable() is None)
 
 
 # Hooks
@@ -217,6 +231,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(
                     pytest.mark.xfail(reason=difference.reason, strict=difference.strict)
                 )
+                item.user_properties.append(("accelsk", difference.reason))
     collected = {item.path.as_posix() for item in items}
     config.stash[_UNMATCHED] += [
         difference.id
@@ -232,19 +247,26 @@ def _is_expected(file: str, collected: Iterable[str], config: pytest.Config) -> 
         return False  # some tests of it were named
     if any(_ends_alike(other, file) for other in collected):
         return True
-    # a file that is not there: it should be, unless only some files were asked for
-    return not any(_names_a_file(argument, config) for argument in config.args)
+    # a file that is not there: it should be, unless only others were asked for
+    return any(_may_hold(argument, file, config) for argument in config.args)
 
 
-def _names_a_file(argument: str, config: pytest.Config) -> bool:
+def _may_hold(argument: str, file: str, config: pytest.Config) -> bool:
+    """Whether an argument may stand for `file`: not where it is a file, or a package beside it."""
     path = argument.partition("::")[0]
-    if path.endswith(".py") or not config.option.pyargs:
-        return path.endswith(".py")
+    if path.endswith(".py"):
+        return False
+    if not config.option.pyargs or "/" in path:
+        return True
     try:
         spec = importlib.util.find_spec(path)
     except (ImportError, ValueError):
-        return False
-    return spec is not None and spec.submodule_search_locations is None
+        spec = None
+    if spec is None:
+        return True
+    top = path.partition(".")[0]
+    beside = file.startswith(f"{top}/") and not file.startswith(f"{path.replace('.', '/')}/")
+    return spec.submodule_search_locations is not None and not beside
 
 
 def _ends_alike(path: str, file: str) -> bool:
