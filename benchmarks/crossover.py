@@ -4,11 +4,12 @@ For each pair of a class and a method, narrow and wide data of 100 to 100 millio
 
     python -m benchmarks.crossover results.json [--seconds 230] [--picture crossover.png] [PAIR ...]
 
-The regret of a point is the time with ``device="auto"`` over the better of the two sides. What
-is measured three times differs a little, so there is the regret "by the choice" beside it: the
-time of the side that auto took over the better one. Where
-scikit-learn, or the GPU, would take too long to be waited for, its time is left out: the point
-then counts by where auto went.
+The sides are timed in turn, in another order every time, and the medians compared. The regret of a
+point is the time with ``device="auto"`` over the better of the two sides. What is measured more
+than once differs a little, so there are two more figures beside it: the regret "by the choice", the
+time of the side that auto took over the better one; and how far the better side is off itself, by
+every other time of it. Where scikit-learn, or the GPU, would take too long to be waited for, its
+time is left out: the point then counts by where auto went.
 """
 
 from __future__ import annotations
@@ -23,12 +24,11 @@ from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import accelsk
 from accelsk.costs import samples
-from accelsk.profiling.events import listening
 from benchmarks.machine import describe_machine
 
 WIDTHS = {"narrow": 10, "wide": 200}
@@ -40,6 +40,21 @@ _TRAINING_ROWS = 20_000
 
 #: A side is left out where it may be expected to take more than this part of its pair's time.
 _SHARE = 0.2
+
+#: How often each side is timed, if the time of the point allows, and at most.
+_LEAST, _MOST = 3, 25
+
+#: The most seconds for a point.
+_SECONDS = 1.0
+
+#: Up to so many elements the CPU makes its calls once before, too.
+_QUICK = 10**6
+
+#: A side that takes so many times what the better one takes is timed once.
+_FAR = 4
+
+#: Threads of a BLAS library that were busy for some time spin for so many seconds more.
+_BUSY, _SPINNING = 1e-3, 0.04
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,7 @@ class Point:
     seconds: dict[str, float]
     auto_went: str = ""
     skipped: tuple[str, ...] = ()
+    itself: float | None = None
 
     @property
     def regret(self) -> float | None:
@@ -127,14 +143,17 @@ class _Runner:
         self.allowed = seconds
         self.deadline = perf_counter() + seconds
         self.cls = type(pair.new())
+        self._fitted: dict[tuple[int, int], dict[str, Any]] = {}
 
     def points(self) -> Iterator[Point]:
         before: dict[tuple[str, str], tuple[float, int]] = {}
-        for elements in ELEMENTS:
+        for size, elements in enumerate(ELEMENTS):
             for shape, columns in WIDTHS.items():
                 rows = elements // columns
                 if rows < 5 or perf_counter() > self.deadline:
                     continue
+                left = (self.deadline - perf_counter()) / (2 * (len(ELEMENTS) - size))
+                self.for_point = min(max(left, 0.05), _SECONDS)
                 skipped = [
                     side
                     for side in ("cpu", "gpu")
@@ -161,26 +180,45 @@ class _Runner:
         data = samples.sample(self.cls, rows, columns)
         point = Point(self.pair.name, shape, rows, columns, {}, skipped=skipped)
         calls = self._calls(data)
-        went: list[Any] = []
         # once before: kernels are compiled, fitted state is where auto wants it
-        for side in ("gpu", "auto"):
+        for side in SIDES:
+            if side == "cpu" and rows * columns > _QUICK:
+                continue
             if side not in skipped and not (side == "auto" and "gpu" in skipped):
-                with accelsk.config_context(device=side), listening(went.append):
+                with accelsk.config_context(device=side):
                     calls[side]()
         with accelsk.config_context(device="auto"):
             plan = accelsk.explanation._explain(*self._explained(data))
         point.auto_went = "cpu" if plan.engine is None else "gpu"
         sides = [s for s in SIDES if s not in skipped and not (s == "auto" and self._waits(point))]
-        times: dict[str, list[float]] = {side: [] for side in sides}
+        times = self._in_turn({side: calls[side] for side in sides})
+        point.seconds = {side: median(found) for side, found in times.items()}
+        better = min((s for s in sides if s != "auto"), key=point.seconds.__getitem__)
+        if len(times[better]) >= 4:
+            halves = sorted(median(times[better][first::2]) for first in (0, 1))
+            point.itself = halves[1] / halves[0]
+        return point
+
+    def _in_turn(self, calls: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
+        times: dict[str, list[float]] = {side: [] for side in calls}
+        order = [*calls]
         started = perf_counter()
-        while not all(times.values()) or (
-            perf_counter() - started < self.allowed / 60 and len(times[sides[0]]) < 15
-        ):
-            for side in sides:
+        before = 0.0
+        for turn in range(_MOST):
+            spent = perf_counter() - started
+            if turn and spent > self.for_point * (1 if turn >= _LEAST else 3):
+                break
+            best = min((median(found) for found in times.values() if found), default=0.0)
+            for side in order:
+                if turn and median(times[side]) > _FAR * best:
+                    continue
+                if before > _BUSY:
+                    sleep(_SPINNING)
                 with accelsk.config_context(device=side):
                     times[side].append(_clock(calls[side]))
-        point.seconds = {side: median(found) for side, found in times.items()}
-        return point
+                before = times[side][-1] if side == "cpu" else 0.0
+            order.append(order.pop(0))
+        return times
 
     def _waits(self, point: Point) -> bool:
         """Whether auto goes where nobody waits for it."""
@@ -189,20 +227,23 @@ class _Runner:
     def _calls(self, data: samples.Sample) -> dict[str, Callable[[], Any]]:
         if self.pair.method.startswith("fit"):
             given = samples.arguments(self.pair.new(), self.pair.method, data) or {}
-            self._models = dict.fromkeys(SIDES)
+            self._models: dict[str, Any] = dict.fromkeys(SIDES)
             return {s: lambda: getattr(self.pair.new(), self.pair.method)(**given) for s in SIDES}
         few = samples.Sample(*(v if v is None else v[:_TRAINING_ROWS] for v in data))
-        self._models = {}
-        for side in SIDES:
-            model = self.pair.new()
-            with accelsk.config_context(device="cpu" if side == "cpu" else "gpu"):
-                model.fit(**(samples.arguments(model, "fit", few) or {}))
-            self._models[side] = model
+        size = len(few.X), few.X.shape[1]
+        if size not in self._fitted:
+            self._fitted = {size: {side: self._trained(side, few) for side in SIDES}}
+        self._models = self._fitted[size]
         given = samples.arguments(self._models["cpu"], self.pair.method, data) or {}
         return {
             side: lambda model=model: getattr(model, self.pair.method)(**given)
             for side, model in self._models.items()
         }
+
+    def _trained(self, side: str, few: samples.Sample) -> Any:
+        model = self.pair.new()
+        with accelsk.config_context(device="cpu" if side == "cpu" else "gpu"):
+            return model.fit(**(samples.arguments(model, "fit", few) or {}))
 
     def _explained(self, data: samples.Sample) -> tuple[Any, Any, Any, str]:
         model = self._models["auto"] or self.pair.new()
@@ -227,11 +268,16 @@ def table(points: list[Point]) -> Iterator[str]:
     for side in ("cpu", "gpu"):
         left_out = sum(side in p.skipped for p in points)
         yield f"left out on the {side}, as it would have taken too long: {left_out}"
+    itself = [p.itself for _, p in known if p.itself is not None]
     for limit in (1.05, 1.10, 1.25, 1.5):
-        shares = [
-            sum(r <= limit for r in found) / max(len(found), 1) for found in (regrets, choices)
-        ]
-        yield f"within {limit:.2f} of the better: {shares[0]:.1%}, by the choice {shares[1]:.1%}"
+        regret, choice, same = (
+            sum(r <= limit for r in found) / max(len(found), 1)
+            for found in (regrets, choices, itself)
+        )
+        yield (
+            f"within {limit:.2f} of the better: {regret:.1%}, by the choice {choice:.1%} "
+            f"(the better within that of itself: {same:.1%})"
+        )
     yield "the worst:"
     for regret, p in sorted(known, key=lambda pair: -pair[0])[:15]:
         times = ", ".join(f"{side} {seconds * 1e3:.3g} ms" for side, seconds in p.seconds.items())
@@ -291,20 +337,24 @@ def main() -> None:
         if not arguments.pairs or any(part in pair.name for part in arguments.pairs)
     ]
     points: list[Point] = []
+    machine = describe_machine()
     for done, pair in enumerate(wanted):
         runner = _Runner(pair, (deadline - perf_counter()) / (len(wanted) - done))
         points += runner.points()
         print(f"{pair.name}: {len(points)} points so far", file=sys.stderr, flush=True)
-    lines = [*table(points)]
-    print("\n".join(lines))
+        _write(points, machine, arguments.target)  # whoever ends this has what there is
+    print("\n".join(table(points)))
+    if arguments.picture and points:
+        draw(points, arguments.picture)
+
+
+def _write(points: list[Point], machine: dict[str, Any], target: Path) -> None:
     result = {
-        "machine": describe_machine(),
-        "regret": lines[:7],
+        "machine": machine,
+        "regret": [*table(points)][:7],
         "points": [{**asdict(p), "regret": p.regret} for p in points],
     }
-    arguments.target.write_text(json.dumps(result, indent=1) + "\n")
-    if arguments.picture:
-        draw(points, arguments.picture)
+    target.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -49,9 +49,6 @@ CALLS = [
     ("naive_bayes", "GaussianNB", ("fit", "predict")),
 ]
 
-#: How often the calls of each side are timed.
-CALL_ROUNDS = 41
-
 
 def _seconds(line: str) -> float:
     """Return the processor seconds that `line` takes in a fresh interpreter.
@@ -83,10 +80,10 @@ def imports(runs: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def _in_turn(ours: Callable[[], Any], theirs: Callable[[], Any]) -> dict[str, float]:
+def _in_turn(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> dict[str, float]:
     number = max(1, int(0.01 / max(timeit(theirs, number=3) / 3, 1e-6)))
     a, b = [], []
-    for _ in range(CALL_ROUNDS):
+    for _ in range(rounds):
         a.append(timeit(ours, number=number) / number)
         b.append(timeit(theirs, number=number) / number)
     return {
@@ -98,7 +95,7 @@ def _in_turn(ours: Callable[[], Any], theirs: Callable[[], Any]) -> dict[str, fl
     }
 
 
-def calls(rows: int) -> dict[str, dict[str, float]]:
+def calls(rows: int, rounds: int) -> dict[str, dict[str, float]]:
     """Time small calls in turn."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4))
@@ -116,7 +113,7 @@ def calls(rows: int) -> dict[str, dict[str, float]]:
             arguments = (X, y) if method == "fit" else (X[:rows],)
             ours, theirs = (getattr(estimator, method) for estimator in estimators)
             found[f"{name}.{method}, {rows} rows"] = _in_turn(
-                lambda f=ours, a=arguments: f(*a), lambda f=theirs, a=arguments: f(*a)
+                lambda f=ours, a=arguments: f(*a), lambda f=theirs, a=arguments: f(*a), rounds
             )
     return found
 
@@ -125,12 +122,13 @@ def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.overhead")
     parser.add_argument("target", type=Path)
     parser.add_argument("--imports", type=int, default=11, help="how often each line runs")
+    parser.add_argument("--rounds", type=int, default=41, help="how often each call is timed")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     result = {
         "machine": describe_machine(),
         "imports": imports(arguments.imports) if arguments.imports else {},
-        "calls": {**calls(20), **calls(1)},
+        "calls": {**calls(20, arguments.rounds), **calls(1, arguments.rounds)},
     }
     arguments.target.write_text(json.dumps(result, indent=1) + "\n")
     for name, times in result["imports"].items():
