@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import accelsk
+from accelsk.device import probe
 from accelsk.pytest_plugin import Difference, read_list
 
 ROOT = Path(__file__).parent.parent
@@ -133,6 +135,28 @@ def test_packages_may_be_named(suite, tmp_path):
     assert "1 passed, 3 xfailed" in done.stdout
 
 
+def test_entries_of_packages_beside_the_one_that_is_run_do_not_count(tmp_path):
+    for part in ("a", "b"):
+        (tmp_path / "top" / part).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "top" / part / "__init__.py").write_text("")
+        (tmp_path / "top" / part / "test_it.py").write_text("def test_it():\n    pass\n")
+    (tmp_path / "top" / "__init__.py").write_text("")
+    gone = [{"id": "top.b.test_it::test_gone"}, {"id": "top.b.test_gone::test_it"}]
+    for package, named in (("top.a", 0), ("top.b", 2), ("top", 2), ("top.b.test_it", 1)):
+        with_path = ("-o", f"pythonpath={tmp_path}", "--pyargs", package)
+        status, text = _run(tmp_path, "--accelsk", *with_path, entries=gone)
+        assert (status, text.count("list.json: top/b/")) == (named > 0, named), text
+
+
+def test_entry_of_one_device_holds_there_only(suite):
+    entries = [{"id": "test_more.py::test_plain", "device": "gpu"}]
+    status, text = _run(suite, "--accelsk", "test_more.py", entries=entries)
+    assert (status, "1 passed" in text) == (0, True)
+    entries = [{"id": "test_more.py::test_plain", "device": "auto"}]
+    status, text = _run(suite, "--accelsk", "test_more.py", entries=entries)
+    assert (status, "XPASS(strict)" in text) == (1, True)
+
+
 def test_passing_is_a_failure_unless_it_is_allowed(suite):
     strict = {"id": "test_more.py::test_plain", "reason": "was slow"}
     status, text = _run(suite, "--accelsk", "test_more.py", entries=[strict])
@@ -149,6 +173,7 @@ def test_passing_is_a_failure_unless_it_is_allowed(suite):
         ('[{"reason": "x"}]', "an entry has an id"),
         ('[{"id": "x", "raeson": "y"}]', "an entry has an id"),
         ('[{"id": "x", "condition": ">>1"}]', "condition"),
+        ('[{"id": "x", "device": "tpu"}]', "device"),
         ("[", "list.json"),
     ],
 )
@@ -182,6 +207,18 @@ def _read(tmp_path, entries):
 def test_conditions(tmp_path, condition, holds):
     found = _read(tmp_path, [{"id": "test_it.py::test", "condition": condition}])
     assert len(found) == holds
+
+
+@pytest.mark.parametrize("device", ["gpu", "auto", "cpu"])
+@pytest.mark.parametrize("usable", [True, False])
+def test_entry_for_the_gpu_needs_one_and_the_setting(tmp_path, monkeypatch, device, usable):
+    monkeypatch.setattr(probe, "unusable", lambda: None if usable else "no GPU")
+    with accelsk.config_context(device=device):
+        found = _read(tmp_path, [{"id": "test_it.py::test", "device": "gpu"}])
+        assert len(found) == (usable and device == "gpu")
+        assert len(_read(tmp_path, [{"id": "test_it.py::test", "device": device}])) == (
+            usable or device != "gpu"
+        )
 
 
 @pytest.mark.parametrize(
