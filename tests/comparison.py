@@ -41,7 +41,7 @@ def assert_same(
     """Assert that two results are of one type, dtype and shape, and close in value."""
     assert type(ours) is type(theirs), f"{where}: {type(ours)} against {type(theirs)}"
     if isinstance(theirs, dict):
-        assert ours.keys() == theirs.keys(), where
+        assert ours.keys() == theirs.keys(), f"{where}: {ours.keys() ^ theirs.keys()}"
         for name in theirs:
             assert_same(ours[name], theirs[name], f"{where}.{name}", tolerance)
     elif isinstance(theirs, (list, tuple)):

@@ -27,6 +27,7 @@ _SETTINGS: dict[str, Any] = {
 # the same examples in every run; `pytest --hypothesis-profile=search` looks for new ones
 hypothesis.settings.register_profile("accelsk", **_SETTINGS, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("search", **_SETTINGS, max_examples=500)
+hypothesis.settings.register_profile("long", **_SETTINGS, max_examples=2_000)
 hypothesis.settings.load_profile("accelsk")
 
 # a class is registered once, when its module is imported: not in a test, which takes that back

@@ -12,6 +12,7 @@ models hold copies: nothing that happens to the estimator reaches them, as on a 
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -330,7 +331,12 @@ class GenericEngine(ObedientEngine):
     def compute(self, call: Call, model: Any) -> Outcome:
         arguments = dict(call.arguments)
         if call.X.given:
-            arguments["X"] = np.array(call.X.array, dtype=None if self.any_dtype else call.X.dtype)
+            # in the layout that the original would see: the last digit may hang on it
+            arguments["X"] = (
+                np.array(arguments["X"])
+                if self.any_dtype
+                else np.array(call.X.array, dtype=call.X.dtype)
+            )
         for name in ("y", "sample_weight"):
             if call.argument(name).kind not in ("none", "scalar", "other"):
                 arguments[name] = np.array(call.argument(name).array)
@@ -364,9 +370,25 @@ def _warn(message: Warning | str, category: type[Warning]) -> None:
 
 def generic(original: type) -> Any:
     """Return an accelerated class of `original` on a `GenericEngine`; this module holds it."""
-    cls = registry.register(original, [GenericEngine(original)], module=__name__)
-    globals()[original.__name__] = cls
+    name = original.__name__
+    if name in globals():  # of another package
+        name = original.__module__.partition(".")[0].title() + name
+    cls = registry.register(original, [GenericEngine(original)], name=name, module=__name__)
+    globals()[name] = cls
     return cls
+
+
+@functools.cache
+def generic_of(original: type) -> Any:
+    """Return the class of `generic`, made once; the registry is left as it was."""
+    if original in GENERIC:
+        return GENERIC[original]
+    before = dict(registry._classes)
+    try:
+        return generic(original)
+    finally:
+        registry._classes.clear()
+        registry._classes.update(before)
 
 
 def engine_of(estimator_or_class: Any) -> Any:
