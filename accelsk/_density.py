@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from accelsk.algorithms import neighbors
+from accelsk.algorithms.nearest import Landmarks
 from accelsk.algorithms.spanning_tree import SpanningTree, core_distances, spanning_tree
 from accelsk.device.transfer import to_device
 from accelsk.engines.base import Call, Rule, refuse
 from accelsk.engines.cuml import CumlEngine, import_cuml
 from accelsk.exceptions import Refusal
 
-__all__ = ["ANGULAR", "METRICS", "DensityEngine", "known_metric", "nearest"]
+__all__ = ["ANGULAR", "METRICS", "DensityEngine", "known_metric", "nearest", "nearest_of_many"]
 
 #: The names of metrics in scikit-learn and hdbscan, by what they compute.
 METRICS = {
@@ -59,8 +60,6 @@ def known_metric(names: Mapping[str, str]) -> Rule:
 def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
     """Return the distances and indices of the nearest rows of each row, itself among them.
 
-    cuML finds candidates in float32; they are ranked in float64.
-
     Parameters
     ----------
     rows : cupy.ndarray of shape (n_samples, n_features), dtype=float64
@@ -74,19 +73,39 @@ def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
         return _nearest_by_angle(rows, count, metric)
     if count == 1 or len(rows) == 1:
         return cupy.zeros((len(rows), 1)), cupy.arange(len(rows))[:, None]
+    rows = cupy.ascontiguousarray(rows)
+    landmarks = Landmarks(rows, metric, cupy)
+    if landmarks.takes(count):
+        return landmarks.nearest(rows, count)
+    return nearest_of_many(rows, rows, count, metric)
+
+
+def nearest_of_many(queries: Any, rows: Any, count: int, metric: str) -> tuple[Any, Any]:
+    """Return the distances and indices of many nearest rows of each query.
+
+    cuML finds candidates in float32; they are ranked in float64.
+
+    Parameters
+    ----------
+    queries, rows : cupy.ndarray of shape (n, n_features), dtype=float64
+    count : int
+    metric : str
+        A value of `METRICS`.
+    """
+    import cupy
+
     import_cuml()
     from cuml.neighbors import NearestNeighbors
 
     # about a whole number, so that integer data stays exact
-    centered = rows - cupy.rint(rows.mean(axis=0))
+    middle = cupy.rint(rows.mean(axis=0))
+    queries, rows = queries - middle, rows - middle
     search = NearestNeighbors(algorithm="brute", metric=metric, output_type="cupy", verbose=0)
-    search.fit(centered.astype(np.float32))
+    search.fit(rows.astype(np.float32))
     approximate, candidates = search.kneighbors(
-        centered.astype(np.float32), n_neighbors=min(count + _SPARE, len(rows))
+        queries.astype(np.float32), n_neighbors=min(count + _SPARE, len(rows))
     )
-    return neighbors.exact_neighbors(
-        centered, centered, approximate, candidates, count, metric, cupy
-    )
+    return neighbors.exact_neighbors(queries, rows, approximate, candidates, count, metric, cupy)
 
 
 def _nearest_by_angle(rows: Any, count: int, metric: str) -> tuple[Any, Any]:

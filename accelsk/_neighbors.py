@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from accelsk._density import nearest_of_many
 from accelsk.algorithms import distances, neighbors
+from accelsk.algorithms.nearest import METRICS, Landmarks
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
-from accelsk.engines.cuml import CumlEngine
+from accelsk.engines.on_device import DeviceEngine, import_cupy
 from accelsk.exceptions import Invalid, Refusal
 
-__all__ = ["Index", "NeighborsOnCuml"]
+__all__ = ["Index", "NeighborsOnCupy"]
 
 #: The names of metrics in scikit-learn, by what they compute. Not those that give many rows the
 #: same distance ("hamming"): which of them are neighbours is left to each algorithm.
@@ -51,8 +53,8 @@ class _Metric:
 
     @property
     def searched(self) -> bool:
-        """Whether cuML finds candidates for neighbours."""
-        return self.name in neighbors.METRICS
+        """Whether candidates are found in float32, so that few distances are float64."""
+        return self.name in METRICS
 
     @property
     def exact(self) -> distances.Metric | str:
@@ -88,9 +90,8 @@ class Index:
         As they came, in float64; precomputed distances in their dtype.
     fit_X : ndarray of shape (n_samples, n_features)
         As they came, on the host.
-    search : cuml.neighbors.NearestNeighbors or None
-        On the rows about their middle, in float32.
-    middle : cupy.ndarray of shape (n_features,) or None
+    landmarks : Landmarks or None
+        The rows where they are searched.
     targets : cupy.ndarray of shape (n_samples,) or (n_samples, n_outputs) or None
         The class, or the target, of each row.
     y : ndarray of shape (n_samples,) or None
@@ -100,8 +101,7 @@ class Index:
     metric: _Metric
     rows: Any
     fit_X: Any  # noqa: N815
-    search: Any = None
-    middle: Any = None
+    landmarks: Landmarks | None = None
     targets: Any = None
     y: Any = None
 
@@ -144,13 +144,13 @@ def _not_negative(matrix: Any) -> Any:
     return matrix
 
 
-class NeighborsOnCuml(CumlEngine):
-    """cuML finds candidates in float32; distances and order are float64.
+class NeighborsOnCupy(DeviceEngine):
+    """Candidates come from distances in float32; distances and order are float64.
 
-    For metrics that cuML does not search, and within a radius, every distance is computed.
+    For metrics that are not searched so, and within a radius, every distance is computed.
     """
 
-    path = "neighbors.NearestNeighbors"
+    name = "cupy"
     rules: tuple[Rule, ...] = (
         refuse(
             "metric other than euclidean, manhattan, chebyshev, minkowski with p >= 1, "
@@ -171,8 +171,8 @@ class NeighborsOnCuml(CumlEngine):
         inputs.PRECISION,
     )
 
-    #: Candidates beyond the neighbours asked for, so that rounding seldom costs a second search.
-    _spare = 16
+    def load(self) -> None:
+        import_cupy()
 
     def fit(self, call: Call, X: Any) -> Outcome:
         fit_X = to_host(call.X.array)
@@ -189,9 +189,7 @@ class NeighborsOnCuml(CumlEngine):
             return Index(metric, _not_negative(X), fit_X)
         index = Index(metric, cupy.ascontiguousarray(X.astype(np.float64, copy=False)), fit_X)
         if metric.searched:
-            index.middle = index.rows.mean(axis=0)
-            index.search = self.new_model(n_neighbors=1, algorithm="brute", metric=metric.name)
-            index.search.fit((index.rows - index.middle).astype(np.float32))
+            index.landmarks = Landmarks(index.rows, metric.name, cupy)
         return index
 
     def kneighbors(self, call: Call, index: Index) -> Any:
@@ -208,31 +206,17 @@ class NeighborsOnCuml(CumlEngine):
         n_neighbors = int(count) + (not call.X.given)
         if index.metric.name == "precomputed":
             found = distances.smallest(queries, n_neighbors, cupy)
-        elif index.search is None:
-            found = distances.nearest(queries, index.rows, n_neighbors, index.metric.exact, cupy)
+        elif index.landmarks is None:
+            wide = queries.astype(np.float64, copy=False)
+            found = distances.nearest(wide, index.rows, n_neighbors, index.metric.exact, cupy)
+        elif index.landmarks.takes(n_neighbors):
+            found = index.landmarks.nearest(queries, n_neighbors)
         else:
-            found = self._searched(index, queries, n_neighbors)
+            wide = queries.astype(np.float64, copy=False)
+            found = nearest_of_many(wide, index.rows, n_neighbors, index.metric.name)
         if not call.X.given:
             found = neighbors.without_self(*found, cupy)
         return found[0].astype(self.dtype_of(call, index), copy=False), found[1]
-
-    def _searched(self, index: Index, queries: Any, n_neighbors: int) -> tuple[Any, Any]:
-        import cupy
-
-        n_candidates = min(n_neighbors + self._spare, len(index.rows))
-        approximate, candidates = index.search.kneighbors(
-            (queries - index.middle).astype(np.float32), n_neighbors=n_candidates
-        )
-        return neighbors.exact_neighbors(
-            queries,
-            index.rows,
-            approximate,
-            candidates,
-            n_neighbors,
-            index.metric.name,
-            cupy,
-            middle=index.middle,
-        )
 
     def queries(self, call: Call, index: Index) -> Any:
         """Return the rows whose neighbours are asked for, on the device."""
@@ -242,7 +226,7 @@ class NeighborsOnCuml(CumlEngine):
             return index.rows
         if index.metric.name == "precomputed":
             return _not_negative(self.matrix(call))
-        return cupy.ascontiguousarray(self.matrix(call).astype(np.float64, copy=False))
+        return cupy.ascontiguousarray(self.matrix(call))
 
     def dtype_of(self, call: Call, index: Index) -> Any:
         """Return the dtype of scikit-learn's distances."""

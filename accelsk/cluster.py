@@ -50,6 +50,11 @@ def _other_dtype(call: Call) -> bool:
     return dtype != call.estimator.cluster_centers_.dtype
 
 
+def _tolerance(variance: Any, tol: float, dtype: Any) -> Any:
+    """Return the squared shift at which scikit-learn stops, in its type."""
+    return dtype.type(to_host(variance)) * tol if tol else 0
+
+
 class _KMeansOnCupy(CupyEngine):
     """Seeding and iterations are scikit-learn's, not cuML's, which stops by another criterion.
 
@@ -93,7 +98,11 @@ class _KMeansOnCupy(CupyEngine):
             )
             for seeds in self._seeds(call, X, weight, mean)
         ]
-        best = min(runs, key=lambda run: run.inertia)
+        best = runs[0]
+        for run in runs[1:]:
+            # the same clusters in another order are no better, whatever rounding says
+            if run.inertia < best.inertia and not kmeans.same_clusters(run, best, cupy):
+                best = run
         if best.distinct < len(best.centers):
             raise Refusal("fewer distinct clusters than asked for, of which scikit-learn warns")
         model = SimpleNamespace(
@@ -102,6 +111,9 @@ class _KMeansOnCupy(CupyEngine):
             inertia_=best.inertia,
             n_iter_=best.n_iter,
             _n_features_out=len(best.centers),
+            _n_init=len(runs),
+            _algorithm=call.parameters["algorithm"],
+            _tol=_tolerance(variance, call.parameters["tol"], X.dtype),
             _n_threads=openmp_effective_n_threads(),
         )
         # plans of later calls look at the centres

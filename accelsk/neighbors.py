@@ -10,13 +10,12 @@ from sklearn.neighbors import _classification, _kde, _regression, _unsupervised
 
 from accelsk._kde import KernelDensityOnCupy
 from accelsk._mirror import mirror
-from accelsk._neighbors import Index, NeighborsOnCuml
+from accelsk._neighbors import Index, NeighborsOnCupy
 from accelsk.algorithms import distances, neighbors
 from accelsk.device.transfer import to_device, to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, only, refuse
-from accelsk.engines.cuml import CumlClassifier
-from accelsk.engines.on_device import determination
+from accelsk.engines.on_device import DeviceClassifier, determination
 from accelsk.estimator import Accelerated
 from accelsk.exceptions import Invalid, Refusal
 
@@ -28,10 +27,10 @@ def _radius(call: Call) -> Any:
     return call.parameters["radius"] if radius is None else radius
 
 
-class _NearestNeighborsOnCuml(NeighborsOnCuml):
+class _NearestNeighborsOnCupy(NeighborsOnCupy):
     methods = ("fit", "kneighbors", "radius_neighbors")
     rules = (
-        *NeighborsOnCuml.rules,
+        *NeighborsOnCupy.rules,
         refuse(
             "radius is not a number",
             lambda call: (
@@ -61,8 +60,9 @@ class _NearestNeighborsOnCuml(NeighborsOnCuml):
             row, column = cupy.nonzero(inside)
             found = queries[inside]
         else:
+            wide = queries.astype(np.float64, copy=False)
             counts, found, column = distances.within(
-                queries, index.rows, radius, index.metric.exact, cupy
+                wide, index.rows, radius, index.metric.exact, cupy
             )
             row = cupy.searchsorted(cupy.cumsum(counts), cupy.arange(len(found)), side="right")
         if not call.X.given:
@@ -94,13 +94,13 @@ _QUERIES = refuse(
 )
 
 
-class _KNeighborsClassifierOnCuml(NeighborsOnCuml, CumlClassifier):
+class _KNeighborsClassifierOnCupy(NeighborsOnCupy, DeviceClassifier):
     methods = ("fit", "kneighbors", "predict", "predict_proba", "score")
-    rules = (*NeighborsOnCuml.rules, _WEIGHTS, _QUERIES)
+    rules = (*NeighborsOnCupy.rules, _WEIGHTS, _QUERIES)
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
-        outcome = NeighborsOnCuml.fit(self, call, X)
+        outcome = NeighborsOnCupy.fit(self, call, X)
         outcome.model.targets, outcome.model.y = codes, to_host(call.y.array)
         outcome.attributes["classes_"] = classes
         return outcome
@@ -109,22 +109,21 @@ class _KNeighborsClassifierOnCuml(NeighborsOnCuml, CumlClassifier):
         import cupy
 
         distances, indices = self.neighbors(call, index)
-        weight = neighbors.vote_weights(distances, call.parameters["weights"], cupy)
-        n_classes = len(call.estimator.classes_)
-        return neighbors.votes(index.targets[indices], weight, n_classes, cupy)
+        n_classes, weights = len(call.estimator.classes_), call.parameters["weights"]
+        return neighbors.votes(index.targets, indices, distances, weights, n_classes, cupy)
 
     def restore(self, estimator: Any) -> Index:
         if getattr(estimator, "outputs_2d_", True):
             raise Refusal("the model has several outputs")
-        index = NeighborsOnCuml.restore(self, estimator)
-        index.targets = to_device(estimator._y)
+        index = NeighborsOnCupy.restore(self, estimator)
+        index.targets = to_device(estimator._y, np.int32)
         return index
 
 
-class _KNeighborsRegressorOnCuml(NeighborsOnCuml):
+class _KNeighborsRegressorOnCupy(NeighborsOnCupy):
     methods = ("fit", "kneighbors", "predict", "score")
     rules = (
-        *NeighborsOnCuml.rules,
+        *NeighborsOnCupy.rules,
         _WEIGHTS,
         _QUERIES,
         inputs.target_rule(outputs=True),
@@ -168,17 +167,17 @@ class _KNeighborsRegressorOnCuml(NeighborsOnCuml):
 
 
 class NearestNeighbors(
-    Accelerated, _unsupervised.NearestNeighbors, engines=[_NearestNeighborsOnCuml()]
+    Accelerated, _unsupervised.NearestNeighbors, engines=[_NearestNeighborsOnCupy()]
 ): ...
 
 
 class KNeighborsClassifier(
-    Accelerated, _classification.KNeighborsClassifier, engines=[_KNeighborsClassifierOnCuml()]
+    Accelerated, _classification.KNeighborsClassifier, engines=[_KNeighborsClassifierOnCupy()]
 ): ...
 
 
 class KNeighborsRegressor(
-    Accelerated, _regression.KNeighborsRegressor, engines=[_KNeighborsRegressorOnCuml()]
+    Accelerated, _regression.KNeighborsRegressor, engines=[_KNeighborsRegressorOnCupy()]
 ): ...
 
 

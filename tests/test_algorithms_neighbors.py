@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 
-import device_double
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -14,31 +12,6 @@ from alike import device, distinct, same  # noqa: F401
 
 import accelsk
 from accelsk import neighbors
-from accelsk.engines import cuml as cuml_engine
-
-
-class _Search:
-    """Stands for cuML's brute search, in float32 by scikit-learn where there is no cuML."""
-
-    def __init__(self, metric):
-        self._search = sklearn.neighbors.NearestNeighbors(algorithm="brute", metric=metric)
-
-    def fit(self, rows):
-        self._search.fit(device_double.to_host(rows))
-
-    def kneighbors(self, queries, n_neighbors):
-        found = self._search.kneighbors(device_double.to_host(queries), n_neighbors)
-        return tuple(device_double.to_device(array) for array in found)
-
-
-@pytest.fixture
-def search(monkeypatch):
-    if device_double.installed():
-        engine = neighbors.NeighborsOnCuml
-        monkeypatch.setattr(engine, "new_model", lambda self, metric, **_: _Search(metric))
-        monkeypatch.setattr(engine, "load", lambda self: None)
-        monkeypatch.setattr(cuml_engine, "_silence", contextlib.nullcontext())
-
 
 GRID = np.random.RandomState(6).randint(0, 9, (300, 3)).astype(float)
 CLOUD = np.random.RandomState(8).randn(300, 4) + 20
@@ -56,7 +29,6 @@ METRIC_CASES = [
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("options", METRIC_CASES, ids=str)
-@pytest.mark.usefixtures("search")
 def test_neighbors_are_scikit_learns(options, dtype):
     X, Q = distinct(300, 4, dtype), distinct(80, 4, dtype, 1)
     ours = neighbors.NearestNeighbors(n_neighbors=7, **options).fit(X)
@@ -75,7 +47,6 @@ def test_neighbors_are_scikit_learns(options, dtype):
 
 @pytest.mark.parametrize("options", METRIC_CASES, ids=str)
 @pytest.mark.parametrize("sort_results", [False, True])
-@pytest.mark.usefixtures("search")
 def test_radius_neighbors_are_scikit_learns(options, sort_results):
     X, Q = distinct(300, 4), distinct(80, 4, seed=1)
     radius = {"canberra": 1.2, "cosine": 0.2}.get(options["metric"], 3.0)
@@ -108,7 +79,6 @@ def assert_same_neighbors(found, expected, in_order):
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "chebyshev"])
 @pytest.mark.parametrize("radius", [1, np.sqrt(2), 2, 3])
-@pytest.mark.usefixtures("search")
 def test_radius_includes_its_boundary(radius, metric):
     options = {"radius": radius, "metric": metric, "algorithm": "kd_tree"}
     for scale, shift in ((1, 0), (0.1, 7.3)):
@@ -120,7 +90,6 @@ def test_radius_includes_its_boundary(radius, metric):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.usefixtures("search")
 def test_precomputed_distances(dtype):
     X = distinct(120, 4)
     matrix = sklearn.metrics.pairwise_distances(X).astype(dtype)
@@ -142,7 +111,6 @@ def test_precomputed_distances(dtype):
         ours.kneighbors(matrix[:, :50])
 
 
-@pytest.mark.usefixtures("search")
 def test_a_metric_set_after_the_fit_does_not_count():
     X = distinct(100, 3)
     ours = neighbors.NearestNeighbors(metric="manhattan").fit(X).set_params(metric="chebyshev")
@@ -153,7 +121,6 @@ def test_a_metric_set_after_the_fit_does_not_count():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("outputs", [None, 1, 2])
 @pytest.mark.parametrize("weights", ["uniform", "distance", None])
-@pytest.mark.usefixtures("search")
 def test_regression_is_scikit_learns(weights, outputs, dtype):
     X, Q = distinct(200, 3), distinct(50, 3, seed=1)
     Q[:5] = X[:5]
@@ -172,7 +139,6 @@ def test_regression_is_scikit_learns(weights, outputs, dtype):
         same(accelsk.from_sklearn(theirs).predict(Q), theirs.predict(Q), 1e-6)
 
 
-@pytest.mark.usefixtures("search")
 def test_an_algorithm_that_lacks_the_metric_is_scikit_learns_error():
     with pytest.raises(ValueError, match="not valid"):
         neighbors.NearestNeighbors(algorithm="kd_tree", metric="cosine").fit(CLOUD)

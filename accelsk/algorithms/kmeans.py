@@ -16,6 +16,7 @@ __all__ = [
     "lloyd",
     "nearest",
     "relocate",
+    "same_clusters",
     "sums",
 ]
 
@@ -274,6 +275,12 @@ def relocate(
         total[cluster] = X[row] * share
         mass[cluster] = share
         mass[labels[row]] -= share
+
+
+def same_clusters(first: Clustering, second: Clustering, xp: Any) -> bool:
+    """Whether two clusterings put together the same rows, whatever they call the clusters."""
+    pairs = first.labels.astype(np.int64) * len(second.centers) + second.labels
+    return len(xp.unique(pairs)) == first.distinct
 
 
 def inertia(X: Any, centers: Any, labels: Any, weight: Any) -> float:

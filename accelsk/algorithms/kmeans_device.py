@@ -22,6 +22,9 @@ _CHUNK = 1 << 26
 #: Rounds that the host asks for ahead of what it knows.
 _AHEAD = 2
 
+#: Rounds after which sums are computed anew, rather than brought up to date.
+_SUMS_LAST = 16
+
 #: Threads of a block where each has a row, or eight share one.
 _THREADS = 256
 
@@ -97,11 +100,16 @@ class _Sums:
         self.sums = cupy.empty((parts, k, X.shape[1]), np.float64)
         self.mass = cupy.empty((parts, k), np.float64)
 
-    def add(self, labels: Any, state: Any) -> None:
-        """Sum by `labels`, all rows where they are None, unless `state` says that it is over."""
+    def add(self, labels: Any, state: Any, before: Any = None) -> None:
+        """Sum by `labels`, all rows where they are None, unless `state` says that it is over.
+
+        Sums by the labels `before` are brought up to date: mostly few rows change theirs. Rounding
+        is left behind then, which matters where an empty cluster has to weigh nothing.
+        """
         n, d = self._X.shape
         layout = self._layout
-        given = (self._X, _pointer(labels), _pointer(self._weight), np.int32(n), np.int32(d))
+        labelled = (_pointer(before if self._weight is None else None), _pointer(labels))
+        given = (self._X, *labelled, _pointer(self._weight), np.int32(n), np.int32(d))
         rest = (np.int32(self._k), np.int32(layout.rows), _pointer(state), self.sums, self.mass)
         self._kernel(layout.grid, layout.block, (*given, *rest), shared_mem=layout.shared)
 
@@ -114,7 +122,7 @@ class _SumsOfMany:
         self.sums: Any = None
         self.mass: Any = None
 
-    def add(self, labels: Any, state: Any) -> None:
+    def add(self, labels: Any, state: Any, before: Any = None) -> None:
         import cupy
 
         sums, mass = kmeans.sums(self._X, labels, self._weight, self._k, cupy)
@@ -169,8 +177,8 @@ class _Nearest:
         self._step = max(1, min(len(X), _CHUNK // k))
         self._products = cupy.empty(k * self._step, X.dtype)
 
-    def label(self, centers: Any, norms: Any, labels: Any, state: Any) -> None:
-        """Write labels, and into `state` whether one has changed, unless it is over."""
+    def label(self, centers: Any, norms: Any, before: Any, labels: Any, state: Any) -> None:
+        """Write labels, and into `state` whether one is not as `before`, unless it is over."""
         import cupy
 
         for start in range(0, len(self._X), self._step):
@@ -178,7 +186,8 @@ class _Nearest:
             n = len(rows)
             products = self._products[: self._k * n].reshape(self._k, n)
             cupy.dot(centers, rows.T, out=products)
-            arguments = (products, norms, np.int32(n), np.int32(self._k), labels[start:], state)
+            labelled = (_pointer(before if before is None else before[start:]), labels[start:])
+            arguments = (products, norms, np.int32(n), np.int32(self._k), *labelled, state)
             self._kernel((-(-n // _THREADS),), (_THREADS,), arguments)
 
 
@@ -192,19 +201,19 @@ def nearest(X: Any, centers: Any) -> Any:
 
     labels = cupy.empty(len(X), np.int32)
     state = cupy.zeros(4, np.int32)
-    _Nearest(X, len(centers)).label(centers, _norms(centers), labels, state)
+    _Nearest(X, len(centers)).label(centers, _norms(centers), None, labels, state)
     return labels
 
 
 class _Rounds:
-    """Lloyd's rounds on the way. Centres change places between two buffers by turns."""
+    """Lloyd's rounds on the way. Centres and labels change places between two buffers by turns."""
 
     def __init__(self, X: Any, centers: Any, weight: Any, tol: Any) -> None:
         import cupy
 
         k, d = centers.shape
         self.X, self.weight, self.tol = X, weight, cupy.asarray(tol, np.float64)
-        self.labels = cupy.full(len(X), -1, np.int32)
+        self._labels = (cupy.full(len(X), -1, np.int32), cupy.full(len(X), -1, np.int32))
         self.state = cupy.zeros(4, np.int32)
         self._buffers = (cupy.array(centers, X.dtype, order="C"), cupy.empty((k, d), X.dtype))
         self._norms = _norms(self._buffers[0])
@@ -218,11 +227,17 @@ class _Rounds:
         """Return the centres after so many rounds, of the last two."""
         return self._buffers[rounds % 2]
 
+    def labels(self, rounds: int) -> Any:
+        """Return the labels after so many rounds, of the last two."""
+        return self._labels[rounds % 2]
+
     def ask(self, rounds: int) -> None:
         """Ask for another round, after so many."""
         before, after = self.centers(rounds), self.centers(rounds + 1)
-        self._nearest.label(before, self._norms, self.labels, self.state)
-        self._parts.add(self.labels, self.state)
+        labelled = self.labels(rounds), self.labels(rounds + 1)
+        self._nearest.label(before, self._norms, *labelled, self.state)
+        anew = rounds % _SUMS_LAST == 0
+        self._parts.add(labelled[1], self.state, None if anew else labelled[0])
         parts, (k, d) = self._parts, before.shape
         given = (parts.sums, parts.mass, np.int32(len(parts.sums)), np.int32(d), np.int32(k))
         into = (self.sums, self.mass, after, self._norms, self._shifts, self.state)
@@ -233,7 +248,8 @@ class _Rounds:
         import cupy
 
         before, after = self.centers(rounds - 1), self.centers(rounds)
-        kmeans.relocate(self.X, before, self.labels, self.weight, self.sums, self.mass, cupy)
+        labels = self.labels(rounds)
+        kmeans.relocate(self.X, before, labels, self.weight, self.sums, self.mass, cupy)
         after[...] = kmeans.averages(self.sums, self.mass, cupy)
         self._norms = _norms(after)
         changed, self.state[2], self.state[0] = bool(self.state[2]), 0, RUNNING
@@ -262,15 +278,15 @@ class _Rounds:
         """Return what the rounds have come to."""
         import cupy
 
-        centers, (n, d) = self.centers(done), self.X.shape
+        centers, labels, (n, d) = self.centers(done), self.labels(done), self.X.shape
         if halted != SETTLED:
-            self._nearest.label(centers, self._norms, self.labels, cupy.zeros(4, np.int32))
+            self._nearest.label(centers, self._norms, None, labels, cupy.zeros(4, np.int32))
         partial = cupy.empty(_blocks_of_eight(n))
         present = cupy.zeros(len(centers), np.int32)
-        given = (self.X, centers, self.labels, _pointer(self.weight), np.int32(n), np.int32(d))
+        given = (self.X, centers, labels, _pointer(self.weight), np.int32(n), np.int32(d))
         kernels(self.X.dtype).apart((len(partial),), (_THREADS,), (*given, partial, present))
         inertia, distinct = cupy.stack([partial.sum(), present.sum().astype(np.float64)]).get()
-        return kmeans.Clustering(centers, self.labels, float(inertia), done, int(distinct))
+        return kmeans.Clustering(centers, labels, float(inertia), done, int(distinct))
 
 
 class _Peek:

@@ -57,7 +57,7 @@ extern "C" __global__ void centre(const T* X, const T* mean, const long long siz
 /* A thread for each row: the nearest centre, the first among equals, from the products of
    centres and rows. */
 extern "C" __global__ void assign(const T* products, const T* norms, const int n, const int k,
-                                  int* labels, int* state) {
+                                  const int* before, int* labels, int* state) {
     if (state[HALTED]) return;
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     int differs = 0;
@@ -69,18 +69,20 @@ extern "C" __global__ void assign(const T* products, const T* norms, const int n
             const T apart = norms[c] - 2 * products[c * (long long)n + row];
             if (apart < least) { least = apart; nearest = c; }
         }
-        differs = labels[row] != nearest;
+        differs = before && before[row] != nearest;
         labels[row] = nearest;
     }
     if (__syncthreads_or(differs) && threadIdx.x == 0) state[CHANGED] = 1;
 }
 
 /* Sums of rows by label, 32 features in a block of (32, groups) threads. Each group of threads
-   takes rows of its own and has sums of its own, which no other thread writes to. */
+   takes rows of its own and has sums of its own, which no other thread writes to. Given the labels
+   before, sums of the block that are those by these labels are brought up to date by the rows
+   that have changed theirs. */
 #define AHEAD 8
 extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
-    const T* X, const int* labels, const T* weight, const int n, const int d, const int k,
-    const int rows, const int* state, double* partial, double* mass_partial)
+    const T* X, const int* before, const int* labels, const T* weight, const int n, const int d,
+    const int k, const int rows, const int* state, double* partial, double* mass_partial)
 {
     extern __shared__ double shared[];
     if (state && state[HALTED]) return;
@@ -88,43 +90,58 @@ extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
     const int thread = group * 32 + lane, threads = groups * 32;
     const int feature = blockIdx.x * 32 + lane;
     const bool inside = feature < d, counts = blockIdx.x == 0 && lane == 0;
+    const long long first = blockIdx.y * (long long)rows;
+    const long long stop = first + rows < n ? first + rows : n;
+    if (before) {
+        int differs = 0;
+        for (long long row = first + thread; row < stop; row += threads)
+            differs |= before[row] != labels[row];
+        if (!__syncthreads_or(differs)) return;
+    }
     double* sums = shared + (long long)group * k * 32;
     double* mass = shared + (long long)groups * k * 32 + group * k;
     for (int i = thread; i < groups * k * 33; i += threads) shared[i] = 0;
     __syncthreads();
-    const long long first = blockIdx.y * (long long)rows;
-    const long long stop = first + rows < n ? first + rows : n;
     for (long long row = first + group; row < stop; row += groups * AHEAD) {
         T values[AHEAD], weights[AHEAD];
-        int clusters[AHEAD];
+        int to[AHEAD], from[AHEAD];
         #pragma unroll
         for (int i = 0; i < AHEAD; ++i) {
             const long long at = row + i * groups;
             const bool there = at < stop;
-            clusters[i] = !there ? -1 : labels ? labels[at] : 0;
-            values[i] = there && inside ? X[at * d + feature] : (T)0;
-            weights[i] = there && weight ? weight[at] : (T)1;
+            to[i] = !there ? -1 : labels ? labels[at] : 0;
+            from[i] = there && before ? before[at] : -1;
+            if (from[i] == to[i]) to[i] = -1;
+            values[i] = to[i] >= 0 && inside ? X[at * d + feature] : (T)0;
+            weights[i] = to[i] >= 0 && weight ? weight[at] : (T)1;
         }
         #pragma unroll
         for (int i = 0; i < AHEAD; ++i) {
-            if (clusters[i] < 0) continue;
-            sums[clusters[i] * 32 + lane] += (double)values[i] * weights[i];
-            if (counts) mass[clusters[i]] += weights[i];
+            if (to[i] < 0) continue;
+            const double value = (double)values[i] * weights[i];
+            sums[to[i] * 32 + lane] += value;
+            if (counts) mass[to[i]] += weights[i];
+            if (from[i] < 0) continue;
+            sums[from[i] * 32 + lane] -= value;
+            if (counts) mass[from[i]] -= weights[i];
         }
     }
     __syncthreads();
     for (int i = thread; i < k * 32; i += threads) {
-        const int to = blockIdx.x * 32 + i % 32;
-        double sum = 0;
+        const int column = blockIdx.x * 32 + i % 32;
+        if (column >= d) continue;
+        double* target = partial + (blockIdx.y * (long long)k + i / 32) * d + column;
+        double sum = before ? *target : 0;
         for (int g = 0; g < groups; ++g) sum += shared[(long long)g * k * 32 + i];
-        if (to < d) partial[(blockIdx.y * (long long)k + i / 32) * d + to] = sum;
+        *target = sum;
     }
     if (blockIdx.x == 0)
         for (int c = thread; c < k; c += threads) {
-            double sum = 0;
+            double* target = mass_partial + blockIdx.y * (long long)k + c;
+            double sum = before ? *target : 0;
             for (int g = 0; g < groups; ++g)
                 sum += shared[(long long)groups * k * 32 + g * k + c];
-            mass_partial[blockIdx.y * (long long)k + c] = sum;
+            *target = sum;
         }
 }
 

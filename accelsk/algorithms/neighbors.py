@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -176,19 +177,87 @@ def vote_weights(distances: Any, weights: str | None, xp: Any) -> Any:
     return xp.where(zero.any(axis=1)[:, None], zero.astype(distances.dtype), inverse)
 
 
-def votes(codes: Any, weight: Any, n_classes: int, xp: Any) -> Any:
+_VOTE = r"""
+/* The sum of values in the order in which NumPy adds them up. */
+__device__ double total(const double* values, const int n) {
+    if (n < 8) {
+        double sum = 0;
+        for (int i = 0; i < n; ++i) sum += values[i];
+        return sum;
+    }
+    if (n > 128) {
+        const int half = n / 2 - n / 2 % 8;
+        return total(values, half) + total(values + half, n - half);
+    }
+    double r[8];
+    for (int i = 0; i < 8; ++i) r[i] = values[i];
+    int at = 8;
+    for (; at < n - n % 8; at += 8)
+        for (int i = 0; i < 8; ++i) r[i] += values[at + i];
+    double sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));
+    for (; at < n; ++at) sum += values[at];
+    return sum;
+}
+
+/* A thread for each query. */
+extern "C" __global__ void vote(const int* codes, const long long* indices,
+                                const double* distances, const int n, const int n_neighbors,
+                                const int n_classes, const int by_distance, double* shares) {
+    const long long query = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (query >= n) return;
+    double* mine = shares + query * n_classes;
+    for (int c = 0; c < n_classes; ++c) mine[c] = 0;
+    bool at_no_distance = false;
+    for (int i = 0; i < n_neighbors && by_distance; ++i)
+        at_no_distance |= isinf(1 / distances[query * n_neighbors + i]);
+    for (int i = 0; i < n_neighbors; ++i) {
+        const long long neighbor = query * n_neighbors + i;
+        double weight = 1;
+        if (by_distance) {
+            weight = 1 / distances[neighbor];
+            if (at_no_distance) weight = isinf(weight);
+        }
+        mine[codes[indices[neighbor]]] += weight;
+    }
+    const double sum = total(mine, n_classes);
+    for (int c = 0; c < n_classes; ++c) mine[c] /= sum;
+}
+"""
+
+
+@functools.cache
+def _vote() -> Any:
+    import cupy
+
+    return cupy.RawKernel(_VOTE, "vote", options=("--fmad=false",))
+
+
+def votes(
+    codes: Any, indices: Any, distances: Any, weights: str | None, n_classes: int, xp: Any
+) -> Any:
     """Return the weight of each class among the neighbours, as shares of one.
 
     Parameters
     ----------
-    codes : array of int of shape (n_queries, n_neighbors)
-    weight : array of shape (n_queries, n_neighbors)
+    codes : array of int32 of shape (n_samples,)
+        The class of each fitted row.
+    indices : array of int64 of shape (n_queries, n_neighbors)
+    distances : array of shape (n_queries, n_neighbors)
+    weights : {"uniform", "distance", None}
     n_classes : int
     xp : module
         The array namespace.
     """
-    shares = xp.zeros((len(codes), n_classes), np.float64)
-    rows = xp.arange(len(codes))
-    for neighbor in range(codes.shape[1]):
-        shares[rows, codes[:, neighbor]] += weight[:, neighbor]
+    if hasattr(xp, "cuda") and distances.dtype == np.float64 and codes.dtype == np.int32:
+        n, n_neighbors = indices.shape
+        shares = xp.empty((n, n_classes))
+        sizes = map(np.int32, (n, n_neighbors, n_classes, weights == "distance"))
+        given = xp.ascontiguousarray(indices), xp.ascontiguousarray(distances)
+        _vote()((-(-n // 256),), (256,), (codes, *given, *sizes, shares))
+        return shares
+    weight = vote_weights(distances, weights, xp)
+    shares = xp.zeros((len(indices), n_classes), np.float64)
+    rows = xp.arange(len(indices))
+    for neighbor in range(indices.shape[1]):
+        shares[rows, codes[indices[:, neighbor]]] += weight[:, neighbor]
     return shares / shares.sum(axis=1, keepdims=True)
