@@ -158,10 +158,14 @@ def _goes_plainly(estimator: Accelerated, method: Method, args: tuple, kwargs: d
     """
     config = current()
     if config.device == "cpu" or _nothing_runs(estimator, method):
-        quiet = config.device == "cpu" or config.on_fallback == "log"
-        # without CuPy there is no argument to bring back, without a model no attribute
-        plain = "cupy" not in sys.modules and not estimator._accelsk_held()
-        return quiet and plain and not heard()
+        return (
+            (config.device == "cpu" or config.on_fallback == "log")
+            # without CuPy there is no argument to bring back, without a model no attribute
+            and "cupy" not in sys.modules
+            and SLOT not in estimator.__dict__
+            and id(estimator) not in DeviceState.restored
+            and not heard()
+        )
     data = args[0] if args else kwargs.get("X")
     if config.device == "gpu" or type(data) is not np.ndarray:
         return False

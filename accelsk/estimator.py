@@ -81,6 +81,8 @@ class DeviceState:
         self._fingerprint = self._take_fingerprint(estimator)
         if not fetched:
             self.unfetched[id(self)] = self
+        if "__getattr__" not in Accelerated.__dict__:
+            _watch_attributes()
 
     @classmethod
     def of(cls, estimator: Accelerated) -> DeviceState | None:
@@ -367,24 +369,6 @@ class Accelerated(Counterpart):
 
     # Fitted state
 
-    def __getattr__(self, name: str) -> Any:
-        if SLOT in self.__dict__ and name in self._accelsk_fitted_names():
-            self._accelsk_fetch()
-        # Python comes here too when a property raised an AttributeError (NotFittedError is one);
-        # looking the name up again raises that same error.
-        return object.__getattribute__(self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # a fit in scikit-learn comes here a dozen times: mostly there is nothing to release
-        if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
-            self._accelsk_release()
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
-            self._accelsk_release()
-        super().__delattr__(name)
-
     def _accelsk_held(self) -> bool:
         """Whether there may be a model on the device."""
         return SLOT in self.__dict__ or id(self) in DeviceState.restored
@@ -445,3 +429,35 @@ class Accelerated(Counterpart):
         except Exception:  # a fault of the GPU is no reason not to complete a name
             return [*object.__dir__(self)]
         return [*super().__dir__()]
+
+
+# What follows is part of `Accelerated` from the first model on a device on: a fit in scikit-learn
+# asks for a dozen attributes that are missing, and sets another dozen, each of them some tenths of
+# a microsecond that a process without a GPU need not lose
+
+
+def _getattr(self: Accelerated, name: str) -> Any:
+    if SLOT in self.__dict__ and name in self._accelsk_fitted_names():
+        self._accelsk_fetch()
+    # Python comes here too when a property raised an AttributeError (NotFittedError is one);
+    # looking the name up again raises that same error.
+    return object.__getattribute__(self, name)
+
+
+def _setattr(self: Accelerated, name: str, value: Any) -> None:
+    # a fit in scikit-learn comes here a dozen times: mostly there is nothing to release
+    if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
+        self._accelsk_release()
+    super(Accelerated, self).__setattr__(name, value)
+
+
+def _delattr(self: Accelerated, name: str) -> None:
+    if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
+        self._accelsk_release()
+    super(Accelerated, self).__delattr__(name)
+
+
+def _watch_attributes() -> None:
+    methods = {"__setattr__": _setattr, "__delattr__": _delattr, "__getattr__": _getattr}
+    for name, function in methods.items():
+        setattr(Accelerated, name, function)

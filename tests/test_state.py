@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -423,3 +426,37 @@ def test_states_that_are_gone_are_not_kept_alive(data):
     del line
     gc.collect()
     assert len(DeviceState.unfetched) == before
+
+
+def test_attributes_are_python_s_own_until_a_model_is_on_a_device():
+    code = """
+import sys
+sys.path.insert(0, TESTS)
+from engine import AcceleratedLine, engine_of
+from accelsk.estimator import Accelerated
+
+names = ("__getattr__", "__setattr__", "__delattr__")
+watched = lambda: [name in vars(Accelerated) for name in names]
+engine_of(AcceleratedLine).off = "for now"
+line = AcceleratedLine().fit([[1.0], [2.0]], [2.0, 4.0])
+print(watched(), line.coef_)
+engine_of(AcceleratedLine).off = None
+other = AcceleratedLine().fit([[1.0], [2.0]], [3.0, 6.0])
+print(watched(), other.coef_)
+other.coef_ = other.coef_ * 2
+print(other.predict([[1.0]]), line.predict([[1.0]]))
+"""
+    tests = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code.replace("TESTS", repr(tests))],
+        env={**os.environ, "PYTHONPATH": os.path.dirname(tests)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "[False, False, False] [2.]",
+        "[True, True, True] [3.]",
+        "[6.] [2.]",
+    ], done.stderr

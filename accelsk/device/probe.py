@@ -168,7 +168,7 @@ def disable(reason: str) -> None:
 
 def unusable() -> str | None:
     """Return why no GPU can be used in this process, or None if one can."""
-    return _disabled or _probed()[1]
+    return _disabled or (_found or _probed())[1]
 
 
 def gpu() -> GPU | None:

@@ -88,7 +88,9 @@ def report(event: Event) -> None:
 
 def heard() -> bool:
     """Whether `report` would tell anybody anything."""
-    return bool(_listeners or _spools()) or logger.isEnabledFor(logging.INFO)
+    if _listeners or (_upstream != () and _spools()):
+        return True
+    return logger.isEnabledFor(logging.INFO)
 
 
 def _spools() -> list[str]:
