@@ -143,6 +143,14 @@ def set_config(
     See Also
     --------
     config_context : The same for the length of a ``with`` block.
+
+    Examples
+    --------
+    >>> import accelsk
+    >>> accelsk.set_config(device="cpu")
+    >>> accelsk.get_config()["device"]
+    'cpu'
+    >>> accelsk.set_config(device="auto")
     """
     given = {
         "device": device,

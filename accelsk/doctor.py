@@ -102,10 +102,12 @@ def info(check: bool = False) -> Info:
 
     Examples
     --------
-    ::
-
-        found = accelsk.info()
-        found.facts["scikit-learn"]  # "1.9.1 (tested: 1.6 to 1.9)"
+    >>> import contextlib, io
+    >>> import accelsk
+    >>> with contextlib.redirect_stdout(io.StringIO()):  # or let it print
+    ...     found = accelsk.info()
+    >>> found.facts["scikit-learn"]
+    '1... (tested: 1.6 to 1.9)'
     """
     with _unsaid():
         reason = probe.unusable()

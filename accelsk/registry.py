@@ -103,14 +103,17 @@ def register(
 
     Examples
     --------
-    ::
+    An engine that takes no call yet; a whole one is in the README.
 
-        from accelsk.engines.base import Engine
-
-        class WaveletsOnCupy(Engine):
-            ...
-
-        Wavelets = accelsk.register(some_library.Wavelets, [WaveletsOnCupy()])
+    >>> import accelsk
+    >>> import sklearn.preprocessing
+    >>> from accelsk.engines.cupy import CupyEngine
+    >>> class RanksOnCupy(CupyEngine):
+    ...     methods = ()
+    ...     rules = ()
+    >>> Ranks = accelsk.register(sklearn.preprocessing.QuantileTransformer, [RanksOnCupy()])
+    >>> issubclass(Ranks, sklearn.preprocessing.QuantileTransformer)
+    True
     """
     if not (isinstance(original, type) and hasattr(original, "get_params")):
         raise TypeError(f"{original!r} is not a class with scikit-learn's get_params")

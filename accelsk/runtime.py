@@ -73,6 +73,13 @@ def install(
     ------
     ValueError
         If `log_level` or one of the environment variables has a value that is not known.
+
+    Examples
+    --------
+    At the start of a program that reads its data first:
+
+    >>> import accelsk
+    >>> accelsk.install(background=True, log_level="error")
     """
     global _installed
     level = _level(log_level)
