@@ -172,9 +172,12 @@ class _DualOnCuml(CumlEngine):
     def restore(self, estimator: Any) -> SimpleNamespace:
         if estimator._sparse:
             raise Refusal("the model was fitted on sparse rows")
+        vectors = estimator.support_vectors_
+        if vectors.size > 0 and estimator.n_support_.sum() != len(vectors):
+            raise Refusal(Invalid("the fitted attributes do not go together"))
         precomputed = estimator.kernel == "precomputed"
         return SimpleNamespace(
-            vectors=to_device(estimator.support_ if precomputed else estimator.support_vectors_),
+            vectors=to_device(estimator.support_ if precomputed else vectors),
             n_support=estimator._n_support,
             coef=to_device(estimator._dual_coef_),
             intercept=estimator._intercept_,
@@ -309,7 +312,9 @@ class SVCOnCuml(_DualOnCuml):
     def _pairwise(self, call: Call, model: Any) -> Any:
         import cupy
 
-        return self.decisions(call, model, dual_svm.by_pair(model.coef, model.n_support, cupy))
+        if not hasattr(model, "by_pair"):  # the same for every call
+            model.by_pair = dual_svm.by_pair(model.coef, model.n_support, cupy)
+        return self.decisions(call, model, model.by_pair)
 
     def decision_function(self, call: Call, model: Any) -> Any:
         """Return a score for each class, or for each pair of classes, or for the second of two."""

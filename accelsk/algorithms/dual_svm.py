@@ -171,6 +171,8 @@ def most_votes(decisions: Any, n_classes: int, xp: Any) -> Any:
     xp : module
         The array namespace.
     """
+    if n_classes == 2:
+        return xp.where(decisions[:, 0] > 0, 0, 1)
     return _votes(decisions > 0, n_classes, xp).argmax(axis=1)
 
 

@@ -102,8 +102,11 @@ def kmeans_plusplus(
     n_trials = 2 + int(np.log(n_clusters))
     everything = xp.ones(len(X), X.dtype) if weight is None else weight
     share = everything / everything.sum()
-    first = random_state.choice(len(X), p=share.get() if hasattr(share, "get") else share)
-    draws = random_state.uniform(size=(n_clusters - 1, n_trials))
+    # as `RandomState.choice` draws, from a cumulative sum that need not leave the device
+    cumulative = xp.cumsum(share.astype(np.float64, copy=False))
+    drawn = xp.asarray(random_state.random_sample())
+    first = xp.searchsorted(cumulative / cumulative[-1], drawn, side="right")
+    draws = xp.asarray(random_state.uniform(size=(n_clusters - 1, n_trials)))
     if _on_device(xp):
         from accelsk.algorithms import kmeans_device
 
@@ -121,7 +124,7 @@ def kmeans_plusplus(
     chosen[0] = first
     closest = squared_distances(chosen[:1])[0]
     potential = closest @ everything
-    for c, draw in enumerate(xp.asarray(draws), start=1):
+    for c, draw in enumerate(draws, start=1):
         cumulative = xp.cumsum((everything * closest).astype(np.float64))
         candidates = xp.minimum(xp.searchsorted(cumulative, draw * potential), len(X) - 1)
         distances = xp.minimum(squared_distances(candidates), closest)

@@ -328,7 +328,7 @@ def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: Any) -> kmea
     return rounds.ended(done, halted)
 
 
-def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: int, draws: np.ndarray) -> Any:
+def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: Any, draws: Any) -> Any:
     """Return initial centres by greedy k-means++, as `kmeans.kmeans_plusplus` does.
 
     Parameters
@@ -337,9 +337,9 @@ def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: int, draws: np.
         In C order.
     n_clusters : int
     weight : cupy.ndarray of shape (n_samples,) or None
-    first : int
+    first : cupy.ndarray of int of shape ()
         The row of the first centre.
-    draws : ndarray of shape (n_clusters - 1, n_trials)
+    draws : cupy.ndarray of shape (n_clusters - 1, n_trials)
         Between 0 and 1: what chooses the candidates for each other centre.
 
     Returns
@@ -351,8 +351,8 @@ def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: int, draws: np.
     (n, d), n_trials = X.shape, draws.shape[1]
     kernel = kernels(X.dtype, n_trials)
     shape = (np.int32(n), np.int32(d))
-    draws = cupy.asarray(draws)
-    chosen, candidates = cupy.empty(n_clusters, np.int64), cupy.full(n_trials, first, np.int64)
+    chosen, candidates = cupy.empty(n_clusters, np.int64), cupy.empty(n_trials, np.int64)
+    candidates[...] = first
     rows = X[candidates].astype(np.float64)
     distances, closest = cupy.empty((n_trials, n), X.dtype), cupy.empty(n, X.dtype)
     weighted, cumulative = cupy.empty(n), cupy.empty(n)
