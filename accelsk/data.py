@@ -179,9 +179,22 @@ def _describe(value: Any) -> Argument:
         return Argument(value, "scalar", (), np.asarray(value).dtype)
     if sparse.issparse(value):
         return Argument(value, "sparse", value.shape, value.dtype)
-    if isinstance(value, (list, tuple)):
+    if (frame := _describe_frame(value)) is not None:
+        return frame
+    # what can be made an array and has no dtype is read by scikit-learn as a list is
+    if isinstance(value, (list, tuple)) or _is_like_a_list(value):
         array = np.asarray(value)
         argument = _without_dtype(value, "sequence", array.shape, array.dtype)
         argument.__dict__["array"] = array
         return argument
-    return _describe_frame(value) or Argument(value, "other")
+    return Argument(value, "other")
+
+
+#: What has one of these is no list: scikit-learn asks it for more than numbers.
+_MORE_THAN_A_LIST = ("dtype", "dtypes", "columns", "__dataframe__")
+
+
+def _is_like_a_list(value: Any) -> bool:
+    return hasattr(type(value), "__array__") and not any(
+        hasattr(value, name) for name in _MORE_THAN_A_LIST
+    )

@@ -15,7 +15,6 @@ from scipy import sparse
 
 import accelsk
 from accelsk import decomposition, ensemble, random_projection
-from accelsk.algorithms import trees
 
 RNG = np.random.RandomState(0)
 ROWS = RNG.randn(300, 6) @ RNG.randn(6, 6) + 5
@@ -203,30 +202,3 @@ def test_isolation_forest_leaves_warnings_to_scikit_learn():
         ensemble.IsolationForest(n_estimators=3, max_samples=1000).fit(ROWS)
     with pytest.raises(ValueError, match="max_features must be"):
         ensemble.IsolationForest(n_estimators=3, max_features=7).fit(ROWS)
-
-
-# Trees of random forests
-
-
-@pytest.mark.parametrize("criterion", ["squared_error", "poisson", "gini", "entropy"])
-def test_completed_trees_have_values_and_importances(criterion):
-    X = distinct(300, 4)
-    if criterion in ("gini", "entropy"):
-        y = (X[:, 0] + X[:, 1] > 1).astype(int) + (X[:, 2] > 2)
-        plain = sklearn.tree.DecisionTreeClassifier(criterion=criterion, max_depth=6).fit(X, y)
-    else:
-        y = np.exp(X[:, 0] / 3) + np.abs(X[:, 1])
-        plain = sklearn.tree.DecisionTreeRegressor(criterion=criterion, max_depth=6).fit(X, y)
-    state = plain.tree_.__getstate__()
-    inner = state["nodes"]["left_child"] >= 0
-    nodes, values = state["nodes"].copy(), state["values"].copy()
-    nodes["impurity"] = nodes["weighted_n_node_samples"] = 0
-    values[inner] = 0
-    bare = type(plain.tree_)(4, plain.tree_.n_classes, 1)
-    bare.__setstate__({**state, "nodes": nodes, "values": values})
-    tree = trees.completed(bare, criterion)
-    np.testing.assert_allclose(tree.value, plain.tree_.value)
-    np.testing.assert_allclose(tree.weighted_n_node_samples, plain.tree_.weighted_n_node_samples)
-    np.testing.assert_allclose(
-        tree.compute_feature_importances(), plain.tree_.compute_feature_importances()
-    )

@@ -218,8 +218,19 @@ class _Arraylike:
         return np.eye(2)
 
 
-def test_foreign_containers_are_left_to_scikit_learn():
-    assert not _travels(_Arraylike())
+class _Framelike(_Arraylike):
+    columns = ("a", "b")
+
+
+def test_what_becomes_an_array_is_read_as_a_list_is():
+    argument = describe(_Arraylike())
+    assert _travels(_Arraylike())
+    assert (argument.kind, argument.shape) == ("sequence", (2, 2))
+    np.testing.assert_array_equal(argument.array, np.eye(2))
+
+
+def test_foreign_frames_are_left_to_scikit_learn():
+    assert not _travels(_Framelike())
 
 
 # pandas

@@ -34,6 +34,7 @@ __all__ = [
     "weights",
     "weights_refusals",
     "LABELS",
+    "LABELS_OR_COLUMN",
     "PRECISION",
     "WEIGHTS",
 ]
@@ -215,13 +216,20 @@ class Labels(NamedTuple):
     classes: np.ndarray
 
 
-def labels_refusals(call: Call) -> Iterator[str]:
-    """Yield why ``y`` cannot be class labels for the device."""
-    yield from _column_refusals(call, "y", (1,))
+def labels_refusals(call: Call, *, column: bool = False) -> Iterator[str]:
+    """Yield why ``y`` cannot be class labels for the device; as a `column`, too, if wanted."""
+    yield from _column_refusals(call, "y", (1, 2) if column else (1,))
+    if len(call.y.shape) == 2 and call.y.shape[1] != 1:
+        yield "y has several columns"
 
 
 #: `labels_refusals` as a rule.
 LABELS = Rule("y has two dimensions", lambda call: next(labels_refusals(call), None))
+
+#: The same for a class that takes a column, too, with a warning.
+LABELS_OR_COLUMN = Rule(
+    "y has several columns", lambda call: next(labels_refusals(call, column=True), None)
+)
 
 
 def labels(call: Call) -> Labels:
@@ -239,7 +247,7 @@ def labels(call: Call) -> Labels:
 def _coded(given: Argument) -> Labels:
     import cupy
 
-    y = given.array
+    y = given.array.ravel()
     if y.dtype.kind == "O" and not all(isinstance(label, str) for label in y):
         raise Refusal(Invalid(f"y has labels of mixed or unknown type ({given})"))
     if y.dtype.kind not in "biufOU":

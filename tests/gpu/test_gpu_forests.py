@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from class_cases import classification, regression
+from forest_trees import assert_same_trees, pair
 from sklearn.base import is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, make_classification
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.model_selection import train_test_split
 
 import accelsk
+from accelsk.algorithms.forest_growth import grow
+from accelsk.algorithms.forest_nodes import Growth, scale_of
 from accelsk.ensemble import RandomForestClassifier, RandomForestRegressor
 
 pytestmark = pytest.mark.gpu
@@ -105,14 +109,13 @@ def test_max_features_is_known_to_the_trees(cls: Any, max_features: Any) -> None
     "parameters",
     [
         {"max_leaf_nodes": 5},
-        {"min_impurity_decrease": 0.1},
-        {"min_weight_fraction_leaf": 0.1},
         {"ccp_alpha": 0.01},
-        {"warm_start": True},
     ],
     ids=str,
 )
-def test_what_cuml_does_otherwise_falls_back(cls: Any, parameters: Any, on_gpu: Any) -> None:
+def test_what_is_not_grown_level_by_level_falls_back(
+    cls: Any, parameters: Any, on_gpu: Any
+) -> None:
     X, y = training(cls)
     with on_gpu.falls_back():
         forest = cls(20, random_state=0, **parameters).fit(X, y)
@@ -211,11 +214,111 @@ def test_predictions_are_those_of_the_exported_trees(cls: Any) -> None:
     rng = np.random.default_rng(1)
     new = rng.normal(X.mean(axis=0), 2 * X.std(axis=0), (500, X.shape[1]))
     plain = accelsk.to_sklearn(forest)
-    np.testing.assert_allclose(forest.predict(new), plain.predict(new), rtol=1e-5)
+    np.testing.assert_array_equal(forest.predict(new), plain.predict(new))
     if is_classifier(forest):
-        np.testing.assert_allclose(
-            forest.predict_proba(new), plain.predict_proba(new), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_array_equal(forest.predict_proba(new), plain.predict_proba(new))
+    loaded = pickle.loads(pickle.dumps(forest))
+    assert loaded.score(X, y) == forest.score(X, y)
+
+
+@each_forest
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"bootstrap": False},
+        {"max_samples": 0.5, "max_depth": 4},
+        {"min_samples_split": 0.2},
+        {"min_impurity_decrease": 0.01},
+        {"min_weight_fraction_leaf": 0.05},
+    ],
+    ids=str,
+)
+def test_with_all_features_the_trees_are_scikit_learns(cls: Any, parameters: Any) -> None:
+    assert_same_trees(*pair(cls, *training(cls), **parameters))
+
+
+@each_forest
+@pytest.mark.parametrize("bootstrap", [True, False])
+def test_weights_of_rows_are_honoured(cls: Any, bootstrap: bool) -> None:
+    X, y = training(cls)
+    weight = np.random.default_rng(5).uniform(0.5, 3, len(X))
+    assert_same_trees(*pair(cls, X, y, weight, bootstrap=bootstrap, max_depth=5))
+
+
+@pytest.mark.parametrize("class_weight", ["balanced", "balanced_subsample", {0: 1, 1: 3, 2: 1}])
+def test_weights_of_classes_are_honoured(class_weight: Any) -> None:
+    X, y = training(RandomForestClassifier)
+    assert_same_trees(*pair(RandomForestClassifier, X, y, class_weight=class_weight))
+
+
+@pytest.mark.parametrize(
+    ("cls", "criterion"),
+    [
+        (RandomForestClassifier, "entropy"),
+        (RandomForestClassifier, "log_loss"),
+        (RandomForestRegressor, "poisson"),
+    ],
+)
+def test_each_criterion_gives_scikit_learns_trees(cls: Any, criterion: str) -> None:
+    X, y = training(cls)
+    if criterion == "poisson":
+        y = np.exp(y / y.std())
+    assert_same_trees(*pair(cls, X, y, criterion=criterion))
+
+
+@pytest.mark.parametrize("criterion", ["gini", "entropy", "squared_error", "poisson"])
+@pytest.mark.parametrize("max_features", [2, 5])
+def test_the_kernels_grow_the_trees_that_their_twins_grow(
+    criterion: str, max_features: int
+) -> None:
+    import cupy
+
+    X, codes = training(RandomForestClassifier)
+    n_classes = len(np.unique(codes)) if criterion in ("gini", "entropy") else 0
+    y = codes.astype(np.int32) if n_classes else np.exp(X[:, 0])
+    growth = Growth(criterion, n_classes, max_features, 99, 2, 1, 0.0, 0.0)
+    drawn = [np.random.default_rng(seed).integers(0, len(X), len(X)) for seed in range(3)]
+    weight = np.stack([np.bincount(rows, minlength=len(X)) for rows in drawn])
+    grown = []
+    for xp in (cupy, np):
+        columns = xp.ascontiguousarray(xp.asarray(X.T, dtype=np.float32))
+        order = xp.argsort(columns, axis=1).astype(np.int32)
+        target = xp.asarray(y)
+        scale = scale_of(target, n_classes, float(len(X)), counts=True, criterion=criterion)
+        args = (columns, target, order, xp.asarray(weight), xp.arange(3), growth, scale, xp)
+        grown.append(grow(*args))
+    for name in ("tree", "size", "feature", "left", "threshold", "weight"):
+        np.testing.assert_array_equal(getattr(grown[0], name).get(), getattr(grown[1], name))
+    for name in ("value", "impurity"):
+        left, right = getattr(grown[0], name).get(), getattr(grown[1], name)
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-14)
+
+
+@each_forest
+def test_the_bootstrap_rows_are_scikit_learns_and_those_of_the_trees(cls: Any) -> None:
+    X, y = training(cls)
+    forest = cls(5, random_state=3, max_samples=0.7).fit(X, y)
+    plain = cls._accelsk_original(5, random_state=3, max_samples=0.7).fit(X, y)
+    assert forest.score(X, y) > 0.5
+    for tree, drawn, expected in zip(
+        forest.estimators_, forest.estimators_samples_, plain.estimators_samples_, strict=True
+    ):
+        np.testing.assert_array_equal(drawn, expected)
+        leaves = tree.tree_.children_left < 0
+        counted = np.bincount(tree.apply(X.astype(np.float32))[drawn], minlength=len(leaves))
+        found = tree.tree_.weighted_n_node_samples
+        np.testing.assert_array_equal(counted[leaves], found[leaves])
+
+
+@each_forest
+def test_a_warm_start_ends_where_a_fit_at_once_does(cls: Any) -> None:
+    X, y = training(cls)
+    at_once = cls(9, random_state=1).fit(X, y)
+    steps = cls(4, random_state=1, warm_start=True).fit(X, y)
+    steps.set_params(n_estimators=9).fit(X, y)
+    np.testing.assert_array_equal(steps.predict(X), at_once.predict(X))
+    np.testing.assert_array_equal(steps.apply(X), at_once.apply(X))
 
 
 @each_forest

@@ -12,11 +12,7 @@ pytestmark = pytest.mark.gpu
 #: Checks that the original passes and the accelerated class does not, and why (seen on an H200 on
 #: 2026-11-30 with scikit-learn 1.9.1 and cuML 26.10). What is not an array
 #: and what is warned of is for scikit-learn, so that these compare two ways of computing.
-_OTHER_FOREST = "forests are grown from other random numbers"
 _EXPECTED = {
-    ("ensemble.RandomForestClassifier", "check_supervised_y_2d"): _OTHER_FOREST,
-    ("ensemble.RandomForestRegressor", "check_supervised_y_2d"): _OTHER_FOREST,
-    ("ensemble.RandomForestRegressor", "check_regressor_data_not_an_array"): _OTHER_FOREST,
     ("neighbors.KNeighborsClassifier", "check_classifier_data_not_an_array"): (
         "which of several neighbours at the same distance is taken is open"
     ),
