@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import textwrap
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pytest
 
 import accelsk
-from accelsk import warmup
+from accelsk import tuning, warmup
+from accelsk.cluster import KMeans
 from accelsk.costs import expected, ledger, machine, store
+from accelsk.costs.model import CPU
 from accelsk.decomposition import PCA
 from accelsk.ensemble import RandomForestRegressor
-from accelsk.linear_model import Ridge
+from accelsk.linear_model import Lasso, LinearRegression, Ridge
 from accelsk.preprocessing import StandardScaler
 
 pytestmark = pytest.mark.gpu
@@ -29,7 +33,9 @@ def auto(on_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(store, "_table", store.default())
     monkeypatch.setattr(store, "_adapted", True)
     monkeypatch.setattr(ledger, "process", ledger.Debts())
-    warmup.compile_kernels([Ridge, PCA, StandardScaler, RandomForestRegressor])
+    warmup.compile_kernels(
+        [Ridge, LinearRegression, Lasso, PCA, StandardScaler, KMeans, RandomForestRegressor]
+    )
     with accelsk.config_context(device="auto"):
         yield on_gpu
 
@@ -52,13 +58,47 @@ def test_a_fit_goes_where_it_is_expected_to_end_sooner(auto: Any, cls: Any, rows
     assert all("sooner on the CPU" in reason for reason in stats.fallback_reasons)
 
 
-def test_a_row_is_predicted_on_the_cpu_after_a_fit_on_the_gpu(auto: Any) -> None:
+@pytest.mark.parametrize(
+    ("estimator", "method"),
+    [
+        (Ridge(), "predict"),
+        (LinearRegression(), "predict"),
+        (Lasso(alpha=0.1), "predict"),
+        (PCA(n_components=3), "transform"),
+        (StandardScaler(), "transform"),
+        (KMeans(n_clusters=3, random_state=0), "predict"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,
+)
+def test_a_row_goes_to_the_cpu_after_a_fit_on_the_gpu(
+    auto: Any, estimator: Any, method: str
+) -> None:
     X, y = _data(1_000, 10)
     with accelsk.config_context(device="gpu"):
-        model = Ridge().fit(X, y)
+        estimator.fit(X, y)
     with accelsk.profile(quiet=True) as results:
-        model.predict(X[:1])
-    assert results.method_calls["Ridge.predict"].cpu_calls == 1
+        ours = [getattr(estimator, method)(X[:1]) for _ in range(3)]
+    (stats,) = results.method_calls.values()
+    assert (stats.cpu_calls, stats.gpu_calls) == (3, 0)
+    with accelsk.config_context(device="gpu"):
+        theirs = getattr(estimator, method)(X[:1])
+    np.testing.assert_allclose(ours[-1], theirs, rtol=1e-9)
+
+
+def test_tuning_measures_both_sides_within_its_time(
+    on_gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_gpu.expected = False
+    monkeypatch.setattr(warmup, "compile_in_processes", lambda seconds: 0)
+    start = perf_counter()
+    table = tuning.tune(4.0, classes=[Ridge, StandardScaler], stream=io.StringIO())
+    assert perf_counter() - start < 12  # loading and compiling come on top, if nobody has yet
+    for call in ("linear_model.Ridge.fit", "preprocessing.StandardScaler.transform"):
+        for place in (CPU, "moments"):
+            rows = {point[0] for point in table.measured[call][place]}
+            assert {64, 1_000} <= rows
+    assert table.speed["gpu bus"] > 0
+    assert table.curves["linear_model.Ridge.fetch"]["moments"].terms
 
 
 def test_data_on_the_device_are_no_reason_to_leave_it(auto: Any) -> None:
