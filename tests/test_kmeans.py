@@ -66,3 +66,48 @@ def test_a_model_fitted_by_scikit_learn_answers():
     mine = accelsk.from_sklearn(plain)
     for method in METHODS:
         np.testing.assert_allclose(getattr(mine, method)(X), getattr(plain, method)(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "parameters",
+    [{}, {"n_init": 3}, {"init": "random"}, {"tol": 0}, {"algorithm": "elkan"}, {"init": "rows"}],
+)
+def test_what_scikit_learn_keeps_of_a_fit_is_there(parameters, dtype):
+    X = make_blobs(300, 4, centers=5, random_state=0)[0].astype(dtype)
+    if parameters.get("init") == "rows":
+        parameters = {"init": X[:5]}
+    mine, theirs = _pair(X, **{"n_clusters": 5, "random_state": 0, **parameters})
+    mine._accelsk_fetch()
+    assert set(vars(theirs)) <= set(vars(mine))
+    for name in ("_n_init", "_algorithm", "_tol", "_n_threads", "_n_features_out"):
+        found, expected = getattr(mine, name), getattr(theirs, name)
+        assert type(found) is type(expected), name
+        assert found == (pytest.approx(expected, rel=1e-5) if name == "_tol" else expected)
+
+
+@pytest.mark.parametrize("offset", [0, 1e6])
+def test_a_row_is_at_no_distance_from_itself(offset):
+    X, _ = make_blobs(300, 4, centers=5, random_state=0)
+    model = KMeans(5, random_state=0).fit(X + offset)
+    centers = model.cluster_centers_
+    apart = model.transform(centers)
+    assert (np.diag(apart) == 0).all()
+    exact = np.sqrt(((centers[:, None] - centers) ** 2).sum(axis=-1))
+    np.testing.assert_allclose(apart, exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_several_clusters_that_run_empty(seed):
+    X, _ = make_blobs(300, 3, centers=9, random_state=seed)
+    init = np.repeat(X[:2], [4, 5], axis=0)
+    mine, theirs = _pair(X, n_clusters=9, init=init, n_init=1)
+    np.testing.assert_array_equal(mine.labels_, theirs.labels_)
+    assert mine.n_iter_ == theirs.n_iter_
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_runs_that_come_to_the_same_the_first_one_counts(seed):
+    X, _ = make_blobs(200, 3, centers=4, cluster_std=0.5, random_state=1)
+    mine, theirs = _pair(X, n_clusters=4, n_init=6, random_state=seed)
+    np.testing.assert_array_equal(mine.labels_, theirs.labels_)

@@ -64,6 +64,29 @@ def test_fitted_attributes_equal_scikit_learns(cls: Any, on_gpu: Any) -> None:
     assert not missing, f"methods of scikit-learn may need {missing}"
 
 
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool, int, float, np.generic))
+
+
+@every_class
+def test_private_values_equal_scikit_learns(cls: Any, on_gpu: Any) -> None:
+    """What scikit-learn's own methods, and its tests, read beside the fitted attributes."""
+    on_gpu.expected = fits_on_gpu(cls)
+    case = case_of(cls)
+    actual, expected = cls(**case.parameters), original(cls, case)
+    fit(actual, case.data())
+    fit(expected, case.data())
+    for name, value in vars(expected).items():
+        if name.endswith("_") or name in case.absent or not _plain(value):
+            continue
+        found = getattr(actual, name)
+        assert type(found) is type(value), name
+        if isinstance(value, (float, np.floating)) and not case.approximate:
+            assert found == pytest.approx(value, rel=case.rtol), name
+        elif not isinstance(value, (float, np.floating, int, np.integer)):
+            assert found == value, name
+
+
 @every_class
 def test_methods_equal_scikit_learns(cls: Any) -> None:
     case = case_of(cls)
