@@ -312,6 +312,26 @@ def test_state_of_which_nothing_is_known_is_taken_to_be_dear(table):
     assert ran_on_engine("predict", lambda: model.predict(data(1)[0]))
 
 
+def test_jobs_share_the_trees_and_cost_something_themselves(table, monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 10)
+    forest = Work(letters={"t": ("n_estimators", 100.0)}, parallel=True)
+    monkeypatch.setattr(decision, "WORK", {NAME: forest})
+    table.curves[f"{NAME}.fit"] = {CPU: Curve(((1.0, "t"), (3.0, "j"))), "test": CURVES["test"]}
+    line, times = AcceleratedLine(), []
+    for jobs in (None, -1):
+        line.n_jobs = jobs
+        times.append(expected(line, "fit", 20, 2).cpu)
+    assert times == [pytest.approx(100), pytest.approx(100 / 7 + 3)]
+    assert letters(forest, line, 20, 2, jobs=7.0)["t"] == pytest.approx(100 / 7)
+
+
+def test_a_fit_on_few_rows_counts_its_columns():
+    for name in ("covariance.LedoitWolf", "linear_model.Ridge", "decomposition.PCA"):
+        curve = Curve(tuple((1.0, t) for t in WORK.get(name, Work()).terms("fit", on_cpu=True)))
+        narrow, wide = (letters(Work(), None, 5, d) | {"k": 1.0} for d in (10, 1_000))
+        assert curve.seconds(wide) > 1e5 * curve.seconds(narrow)
+
+
 def test_jobs_count_where_scikit_learn_spreads_the_work(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 8)
     spread = Work(parallel=True)

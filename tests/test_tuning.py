@@ -322,6 +322,33 @@ def test_warming_up_stops_when_it_is_told_to():
     assert not engine_of(AcceleratedLine).counts
 
 
+def test_processes_that_compile_share_the_classes(monkeypatch):
+    compiled = []
+    classes = [AcceleratedLine, AcceleratedCentering, *GENERIC.values()]
+    monkeypatch.setattr(warmup, "imported", lambda: classes)
+    monkeypatch.setattr(warmup, "compile_kernels", compiled.extend)
+    for part in range(3):
+        warmup.compile_part(part, 3)
+    assert sorted(map(id, compiled)) == sorted(map(id, classes))
+
+
+@pytest.mark.parametrize(
+    ("code", "ended"), [("pass", 2), ("1 / 0", 0), ("import time; time.sleep(60)", 0)]
+)
+def test_processes_that_compile_have_no_more_than_their_time(monkeypatch, code, ended):
+    start, begun = subprocess.Popen, []
+
+    def popen(command, **kwargs):
+        begun.append(start([*command[:-1], code], **kwargs))
+        return begun[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(warmup, "cores", lambda: 4)
+    assert warmup.compile_in_processes(20.0 if "time" not in code else 0.2) == ended
+    assert len(begun) == 2
+    assert all(process.returncode is not None for process in begun)
+
+
 @pytest.fixture
 def steps(monkeypatch, gpu):
     """The steps of getting ready, which only write down that they were made, and by whom."""
