@@ -32,6 +32,25 @@ __device__ u64 mixed(u64 value) {
 
 __device__ double times_log(double value) { return value > 0 ? value * log(value) : 0.0; }
 
+extern "C" __global__ void arranged(
+    const int* by_value, i64 n_samples, const int* place, const i64* start, i64 n_trees,
+    i64 n_features, i64 stride, int* order)
+{
+    const int lane = threadIdx.x & 31;
+    const i64 task = (i64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+    if (task >= n_trees * n_features) return;
+    const i64 feature = task / n_trees, tree = task % n_trees;
+    const int* rows = by_value + feature * n_samples;
+    int* to = order + feature * stride + start[tree];
+    for (i64 tile = 0; tile < n_samples; tile += 32) {
+        const int id = tile + lane < n_samples
+            ? place[tree * n_samples + rows[tile + lane]] : -1;
+        const unsigned drawn = __ballot_sync(FULL, id >= 0);
+        if (id >= 0) to[__popc(drawn & ((1u << lane) - 1))] = id;
+        to += __popc(drawn);
+    }
+}
+
 extern "C" __global__ void candidates(
     const int* order, i64 stride, const int* row, const float* X, i64 n_samples,
     const int* start, const int* size, const u64* key, i64 n_nodes, int n_features,

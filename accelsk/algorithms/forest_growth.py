@@ -46,8 +46,7 @@ class _Grove:
     ) -> None:
         self.growth, self.scale, self.xp = growth, scale, xp
         self.n_trees, n_samples = weight.shape
-        present = weight > 0
-        drawn = xp.flatnonzero(present)
+        drawn = xp.flatnonzero(weight > 0)
         self.tree_of = (drawn // n_samples).astype(np.int32)
         row = (drawn % n_samples).astype(np.int32)
         weight = weight.ravel()[drawn]
@@ -57,22 +56,17 @@ class _Grove:
         if growth.n_classes == 0:
             moment = integers(self.weight * (y[row] - scale.centre), scale.moment, xp)
         self.rows = Rows(row, counted, moment, X, y, growth.n_classes)
-        # the position of each drawn row among those of all trees
-        place = xp.zeros((self.n_trees, n_samples), np.int32)
+        place = xp.full((self.n_trees, n_samples), -1, np.int32)
         place.ravel()[drawn] = xp.arange(len(drawn), dtype=np.int32)
-        order = xp.empty((len(X), len(drawn)), np.int32)
-        for feature in range(len(X)):
-            by_value = sorted_rows[feature]
-            order[feature] = place[:, by_value][present[:, by_value]]
         self.size = xp.bincount(self.tree_of, minlength=self.n_trees).astype(np.int32)
-        self.order = order
+        self.start = xp.cumsum(self.size).astype(np.int32) - self.size
+        self.order = kernels.arranged(sorted_rows, place, self.start, len(drawn), xp)
         self.leaf_of = xp.zeros(len(drawn), np.int32)
 
     def roots(self, seeds: Any) -> tuple[Level, Any]:
         """Return the level of all roots and whether each has more than one target."""
         xp, rows, growth = self.xp, self.rows, self.growth
         order, self.order = self.order, None  # which takes the most memory of all
-        start = xp.cumsum(self.size).astype(np.int32) - self.size
         weight = kernels.summed(self.tree_of, rows.weight, self.n_trees, xp)
         moment = classes = None
         if growth.n_classes:
@@ -84,10 +78,12 @@ class _Grove:
         else:
             moment = kernels.summed(self.tree_of, rows.moment, self.n_trees, xp)
             y = rows.y[rows.row]
-            other = (y != y[start][self.tree_of]).astype(np.int64)
+            other = (y != y[self.start][self.tree_of]).astype(np.int64)
             is_mixed = kernels.summed(self.tree_of, other, self.n_trees, xp) > 0
         tree, key = xp.arange(self.n_trees, dtype=np.int32), mixed(seeds.astype(np.uint64))
-        level = Level(order, self.tree_of, start, self.size, weight, moment, classes, tree, key)
+        level = Level(
+            order, self.tree_of, self.start, self.size, weight, moment, classes, tree, key
+        )
         return level, is_mixed
 
     def may_be_split(self, depth: int, nodes: Level | Children, is_mixed: Any) -> Any:

@@ -15,7 +15,16 @@ from accelsk.algorithms import forest_twins as twins
 from accelsk.algorithms.forest_cuda import WARPS, launch, on_device
 from accelsk.algorithms.forest_level import Children, Level, Rows, Splits
 
-__all__ = ["CRITERIA", "best_splits", "candidates", "children", "divide", "move", "summed"]
+__all__ = [
+    "CRITERIA",
+    "arranged",
+    "best_splits",
+    "candidates",
+    "children",
+    "divide",
+    "move",
+    "summed",
+]
 
 #: The criteria by the number that the kernels know them by.
 CRITERIA = {"gini": 0, "entropy": 1, "squared_error": 2, "poisson": 3}
@@ -42,6 +51,40 @@ def _on(xp: Any, value: Any) -> Any:
 def _or(value: Any, other: Any) -> Any:
     """Return `other`, which a kernel will not look at, where there is no value."""
     return other if value is None else value
+
+
+def arranged(by_value: Any, place: Any, start: Any, n_places: int, xp: Any) -> Any:
+    """Return the rows of each tree by the value of each feature, as an order for `Level`.
+
+    Parameters
+    ----------
+    by_value : array of int32 of shape (n_features, n_samples)
+        The rows of all by the value of each feature.
+    place : array of int32 of shape (n_trees, n_samples)
+        The position of a row of a tree in `Rows`; -1 where the tree has not got it.
+    start : array of int32
+        Where each tree begins.
+    n_places : int
+        How many rows all trees have.
+    xp : module
+    """
+    n_features, n_samples = by_value.shape
+    order = xp.empty((n_features, n_places), np.int32)
+    if on_device(xp):
+        args = (
+            by_value,
+            np.int64(n_samples),
+            place,
+            start.astype(np.int64),
+            np.int64(len(place)),
+            np.int64(n_features),
+            np.int64(n_places),
+            order,
+        )
+        launch("arranged", 32 * n_features * len(place), args, block=32 * WARPS)
+    else:
+        twins.arranged(*(_plain(value) for value in (by_value, place, order)))
+    return order
 
 
 def candidates(rows: Rows, level: Level, part: slice, max_features: int, xp: Any) -> Any:

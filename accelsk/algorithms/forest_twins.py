@@ -8,13 +8,19 @@ import numpy as np
 
 from accelsk.algorithms.forest_level import GOLDEN, SAME, Children, Level, Rows, Splits, mixed
 
-__all__ = ["best_splits", "candidates", "children", "divide", "move", "summed"]
+__all__ = ["arranged", "best_splits", "candidates", "children", "divide", "move", "summed"]
 
 
 def _keys(level: Level, part: slice) -> np.ndarray:
     """Return by what the features of each node are put into an order."""
     features = np.arange(len(level.order), dtype=np.uint64)
     return mixed(level.key[part][:, None] ^ mixed(features)[None, :])
+
+
+def arranged(by_value: np.ndarray, place: np.ndarray, order: np.ndarray) -> None:
+    for feature, rows in enumerate(by_value):
+        in_turn = place[:, rows]
+        order[feature] = in_turn[in_turn >= 0]
 
 
 def candidates(rows: Rows, level: Level, part: slice, max_features: int) -> np.ndarray:
