@@ -80,7 +80,11 @@ class Bags:
         counts = counts.reshape(len(seeds), self.n_samples)
         if self.by_tree:
             counts = counts * self._balance(counts)
-        return counts if self.times is None else counts * self.times
+        if self.times is None:
+            return counts
+        if not bool(((counts > 0) & (self.times > 0)).any(axis=1).all()):
+            raise Refusal("a tree would have rows of no weight alone")
+        return counts * self.times
 
     def _balance(self, counts: Any) -> Any:
         import cupy

@@ -19,9 +19,9 @@ from accelsk._forest_bags import Bags, balanced, n_drawn, weighted_draws
 from accelsk.algorithms.forest_export import exported, n_features_tried
 from accelsk.algorithms.forest_growth import grow
 from accelsk.algorithms.forest_nodes import Growth, scale_of
-from accelsk.algorithms.forest_votes import Voters, joined, voters, votes
+from accelsk.algorithms.forest_votes import joined, voters_of_grown, voters_of_trees, votes
 from accelsk.config import current
-from accelsk.device.transfer import to_device, to_host
+from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule, only, refuse
 from accelsk.engines.cupy import CupyEngine
@@ -37,6 +37,12 @@ _MOST_CLASSES = 1000
 
 #: Of the memory that is free on the device, how much the trees grown at once may take.
 _SHARE = 0.4
+
+_LARGEST_TARGET = 1e100
+
+#: scikit-learn splits no node whose impurity is below 2.2e-16. Of more than this variance, that
+#: is nothing which anybody would miss.
+_LEAST_VARIANCE = 1e-10
 
 _SORTED_AT_ONCE = 2**26
 
@@ -135,9 +141,9 @@ class _ForestOnCupy(CupyEngine):
                 present.append(rows > 0)
             grown.append(grow(columns, y, by_value, rows, cupy.asarray(part), growth, scale, cupy))
             del rows
-        forest = [_voters_of(tree, cupy) for tree in grown]
+        forest = [voters_of_grown(tree, cupy) for tree in grown]
         if earlier:
-            forest.insert(0, _voters_of_trees(earlier))
+            forest.insert(0, voters_of_trees(earlier, cupy))
         model = SimpleNamespace(
             voters=joined(forest, cupy),
             grown=grown,
@@ -202,7 +208,9 @@ class _ForestOnCupy(CupyEngine):
         self.load()
         if estimator.n_outputs_ > 1:
             raise Refusal("the model has several outputs")
-        return SimpleNamespace(voters=_voters_of_trees(estimator.estimators_))
+        import cupy
+
+        return SimpleNamespace(voters=voters_of_trees(estimator.estimators_, cupy))
 
     def mean(self, call: Call, model: SimpleNamespace) -> Any:
         """Return the mean of what the trees say of each row."""
@@ -279,6 +287,10 @@ class ForestRegressorOnCupy(_ForestOnCupy):
 
     def target(self, call: Call) -> tuple[Any, dict[str, Any]]:
         y = inputs.target(call, np.float64).ravel()
+        if not bool(abs(y).max() <= _LARGEST_TARGET):
+            raise Refusal("y is too large to be squared")
+        if 0 < float(y.var()) < _LEAST_VARIANCE:
+            raise Refusal("y varies so little that scikit-learn takes it for constant")
         if call.parameters["criterion"] == "poisson" and not bool((y >= 0).all() & (y.sum() > 0)):
             raise Refusal(Invalid("y is negative, or zero throughout, with criterion='poisson'"))
         return y, {}
@@ -357,35 +369,3 @@ def _earlier_trees(call: Call) -> list[Any]:
         if is_classifier(known) and known.classes_.tolist() != inputs.labels(call).classes.tolist():
             raise Refusal("warm_start with other classes than before")
     return trees
-
-
-def _voters_of(grown: Any, xp: Any) -> Voters:
-    value = grown.value if grown.value.ndim == 2 else grown.value[:, None]
-    right = xp.where(grown.left < 0, -1, grown.left + 1)
-    roots = xp.arange(grown.n_trees)
-    return voters(grown.feature, grown.threshold, grown.left, right, value, roots, xp)
-
-
-def _voters_of_trees(trees: list[Any]) -> Voters:
-    """Return the trees of scikit-learn's on the device."""
-    import cupy
-
-    parts = [tree.tree_ for tree in trees]
-    counts = np.array([part.node_count for part in parts])
-    roots = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    shift = np.repeat(roots, counts)
-    left, right = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("children_left", "children_right")
-    )
-    leaf = left < 0
-    value = np.concatenate([part.value[:, 0, :] for part in parts])
-    return voters(
-        to_device(np.concatenate([part.feature for part in parts])),
-        to_device(np.concatenate([part.threshold for part in parts])),
-        to_device(np.where(leaf, -1, left + shift)),
-        to_device(np.where(leaf, -1, right + shift)),
-        to_device(value),
-        to_device(roots),
-        cupy,
-    )

@@ -287,3 +287,33 @@ def test_one_tree_at_the_level_of_the_algorithm(criterion: str, kind: str) -> No
     leaves = plain.tree_.children_left < 0
     expected = (plain.tree_.impurity * plain.tree_.weighted_n_node_samples)[leaves].sum()
     assert total == pytest.approx(expected, rel=0.03, abs=1e-9)
+
+
+@each_forest
+@pytest.mark.parametrize("kind", ["one row", "constant X", "constant y", "twins"])
+def test_what_cannot_be_split_is_a_tree_of_one_node(cls: Any, kind: str) -> None:
+    X, y = training(cls, 30)
+    if kind == "one row":
+        X, y = X[:1], y[:1]
+    elif kind == "constant X":
+        X = np.ones_like(X)
+    elif kind == "constant y":
+        y = np.full_like(y, 1)
+    else:
+        X = np.repeat(X[:1], len(X), axis=0)
+    if cls is RandomForestClassifier and kind in ("one row", "constant y"):
+        pytest.skip("one class is left to scikit-learn")
+    ours, theirs = (
+        made(3, random_state=0, bootstrap=False).fit(X, y) for made in (cls, cls._accelsk_original)
+    )
+    for left, right in zip(ours.estimators_, theirs.estimators_, strict=True):
+        assert left.tree_.node_count == right.tree_.node_count == 1
+        np.testing.assert_allclose(left.tree_.value[0], right.tree_.value[0], rtol=1e-12)
+    np.testing.assert_array_equal(ours.feature_importances_, theirs.feature_importances_)
+
+
+@pytest.mark.parametrize(("factor", "reason"), [(1e150, "too large"), (1e-6, "so little")])
+def test_targets_that_rounding_spoils_are_left_to_scikit_learn(factor: float, reason: str) -> None:
+    X, y = training(RandomForestRegressor)
+    with pytest.raises(FallbackError, match=reason):
+        RandomForestRegressor(3).fit(X, y * factor)

@@ -29,6 +29,9 @@ __all__ = [
 #: The largest sum that integers on the device hold, with room for rounding, as a power of two.
 _BITS = 61
 
+#: With room for products below the largest number of all.
+_LARGEST_POWER = 900
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -111,7 +114,7 @@ class Grown:
 
 def _power(total: float) -> float:
     """Return the largest power of two that takes `total` to no more than the integers hold."""
-    return 2.0 ** (_BITS - int(np.frexp(max(total, np.finfo(float).tiny))[1]))
+    return 1.0 if total == 0 else 2.0 ** min(_BITS - int(np.frexp(total)[1]), _LARGEST_POWER)
 
 
 def scale_of(y: Any, n_classes: int, total: float, *, counts: bool, criterion: str) -> Scale:

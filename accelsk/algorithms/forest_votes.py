@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Voters", "joined", "voters", "votes"]
+__all__ = ["Voters", "joined", "voters", "voters_of_grown", "voters_of_trees", "votes"]
 
 _LEAF = -1
 
@@ -54,6 +54,37 @@ def voters(
     nodes[:, 2] = left
     nodes[:, 3] = right
     return Voters(nodes, xp.ascontiguousarray(value, dtype=np.float64), roots.astype(np.int32))
+
+
+def voters_of_grown(grown: Any, xp: Any) -> Voters:
+    """Return the trees grown on the device."""
+    value = grown.value if grown.value.ndim == 2 else grown.value[:, None]
+    right = xp.where(grown.left < 0, -1, grown.left + 1)
+    roots = xp.arange(grown.n_trees)
+    return voters(grown.feature, grown.threshold, grown.left, right, value, roots, xp)
+
+
+def voters_of_trees(trees: list[Any], xp: Any) -> Voters:
+    """Return the trees of scikit-learn's for the device."""
+    parts = [tree.tree_ for tree in trees]
+    counts = np.array([part.node_count for part in parts])
+    roots = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    shift = np.repeat(roots, counts)
+    left, right = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("children_left", "children_right")
+    )
+    leaf = left < 0
+    value = np.concatenate([part.value[:, 0, :] for part in parts])
+    return voters(
+        xp.asarray(np.concatenate([part.feature for part in parts])),
+        xp.asarray(np.concatenate([part.threshold for part in parts])),
+        xp.asarray(np.where(leaf, -1, left + shift)),
+        xp.asarray(np.where(leaf, -1, right + shift)),
+        xp.asarray(value),
+        xp.asarray(roots),
+        xp,
+    )
 
 
 def joined(parts: list[Voters], xp: Any) -> Voters:
