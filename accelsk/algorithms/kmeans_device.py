@@ -22,6 +22,12 @@ _CHUNK = 1 << 26
 #: Rounds that the host asks for ahead of what it knows.
 _AHEAD = 2
 
+#: Where one row in so many may have another centre now, no product with all rows is computed.
+_DOUBTS = 8
+
+#: Elements of the state.
+_STATE = 6
+
 #: Rounds after which sums are computed anew, rather than brought up to date.
 _SUMS_LAST = 16
 
@@ -37,12 +43,17 @@ _SHARED_OF_ALL = "MaxSharedMemoryPerMultiprocessor"
 _FEW = 128
 
 
+def _rows_of_eight(n: int) -> int:
+    """Return how many blocks give each row eight threads."""
+    return -(-n // (_THREADS // 8))
+
+
 def _blocks_of_eight(n: int) -> int:
-    """Return how many blocks share rows of which each has eight threads."""
+    """Return how many blocks share such rows between them."""
     import cupy
 
     processors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    return max(1, min(8 * processors, -(-n // (_THREADS // 8))))
+    return max(1, min(8 * processors, _rows_of_eight(n)))
 
 
 class _Layout(NamedTuple):
@@ -129,9 +140,13 @@ class _SumsOfMany:
         self.sums, self.mass = sums[None], mass[None]
 
 
+#: What a kernel takes for an array that there is none of.
+_NOTHING = np.intp(0)
+
+
 def _pointer(array: Any) -> Any:
     """Return what a kernel takes for an array that may be None."""
-    return np.intp(0) if array is None else array
+    return _NOTHING if array is None else array
 
 
 def centred(X: Any) -> tuple[Any, Any, Any]:
@@ -173,22 +188,72 @@ class _Nearest:
         import cupy
 
         self._X, self._k = X, k
-        self._kernel = kernels(X.dtype).assign
+        self._kernels = kernels(X.dtype)
         self._step = max(1, min(len(X), _CHUNK // k))
         self._products = cupy.empty(k * self._step, X.dtype)
 
-    def label(self, centers: Any, norms: Any, before: Any, labels: Any, state: Any) -> None:
-        """Write labels, and into `state` whether one is not as `before`, unless it is over."""
+    def label(
+        self,
+        centers: Any,
+        norms: Any,
+        labels: Any,
+        state: Any,
+        before: Any = None,
+        bounds: _Bounds | None = None,
+    ) -> None:
+        """Write labels, and into `state` whether one is not as `before`, unless it is over.
+
+        With `bounds`, write what they will need, too.
+        """
         import cupy
 
+        k, d = centers.shape
         for start in range(0, len(self._X), self._step):
             rows = self._X[start : start + self._step]
             n = len(rows)
-            products = self._products[: self._k * n].reshape(self._k, n)
+            products = self._products[: k * n].reshape(k, n)
             cupy.dot(centers, rows.T, out=products)
-            labelled = (_pointer(before if before is None else before[start:]), labels[start:])
-            arguments = (products, norms, np.int32(n), np.int32(self._k), *labelled, state)
-            self._kernel((-(-n // _THREADS),), (_THREADS,), arguments)
+            sizes = np.int32(n), np.int32(d), np.int32(k)
+            old = _pointer(before if before is None else before[start:])
+            held = (_NOTHING,) * 3
+            if bounds is not None:
+                held = bounds.shifts, bounds.squares[start:], bounds.leads[start:]
+            arguments = (products, norms, *sizes, old, *held[:2], labels[start:], held[2], state)
+            self._kernels.assign((-(-n // _THREADS),), (_THREADS,), arguments)
+
+    def sift(
+        self, norms: Any, labels: Any, state: Any, before: Any, bounds: _Bounds, turned: Any
+    ) -> None:
+        """Do the same where `bounds` leave a doubt; other labels stay.
+
+        Parameters
+        ----------
+        turned : cupy.ndarray of shape (d, k)
+            The centres, as columns.
+        """
+        (d, k), n = turned.shape, len(self._X)
+        sizes = np.int32(n), np.int32(d), np.int32(k)
+        held = (before, bounds.shifts, bounds.squares, labels, bounds.leads, state)
+        arguments = (self._X, turned, norms, *sizes, *held)
+        self._kernels.sift((-(-n // _THREADS),), (_THREADS,), arguments)
+
+
+class _Bounds:
+    """By how much the centre of each row is nearer than others, and what shifts take off that.
+
+    The idea is that of G. Hamerly, "Making k-means even faster", SDM 2010: by the triangle
+    inequality a row keeps its centre as long as the shifts of its own and of the others since
+    then do not add up to its lead.
+    """
+
+    def __init__(self, X: Any, k: int) -> None:
+        import cupy
+
+        n, d = X.shape
+        self.squares, self.leads = cupy.empty(n), cupy.empty(n, np.float32)
+        self.shifts = cupy.zeros(k)
+        arguments = (X, np.int32(n), np.int32(d), self.squares)
+        kernels(X.dtype).square((_rows_of_eight(n),), (_THREADS,), arguments)
 
 
 def _norms(centers: Any) -> Any:
@@ -200,8 +265,8 @@ def nearest(X: Any, centers: Any) -> Any:
     import cupy
 
     labels = cupy.empty(len(X), np.int32)
-    state = cupy.zeros(4, np.int32)
-    _Nearest(X, len(centers)).label(centers, _norms(centers), None, labels, state)
+    state = cupy.zeros(_STATE, np.int32)
+    _Nearest(X, len(centers)).label(centers, _norms(centers), labels, state)
     return labels
 
 
@@ -214,12 +279,13 @@ class _Rounds:
         k, d = centers.shape
         self.X, self.weight, self.tol = X, weight, cupy.asarray(tol, np.float64)
         self._labels = (cupy.full(len(X), -1, np.int32), cupy.full(len(X), -1, np.int32))
-        self.state = cupy.zeros(4, np.int32)
+        self.state = cupy.zeros(_STATE, np.int32)
         self._buffers = (cupy.array(centers, X.dtype, order="C"), cupy.empty((k, d), X.dtype))
         self._norms = _norms(self._buffers[0])
         self.sums, self.mass = cupy.empty((k, d)), cupy.empty(k)
-        self._shifts = cupy.empty(k)
-        self._nearest = _Nearest(X, k)
+        self._turned = cupy.empty((d, k), X.dtype)
+        self._nearest, self._bounds = _Nearest(X, k), _Bounds(X, k)
+        self._doubted = len(X)
         self._parts = (_Sums if k <= _FEW else _SumsOfMany)(X, k, weight)
         self._update = kernels(X.dtype).update
 
@@ -235,12 +301,17 @@ class _Rounds:
         """Ask for another round, after so many."""
         before, after = self.centers(rounds), self.centers(rounds + 1)
         labelled = self.labels(rounds), self.labels(rounds + 1)
-        self._nearest.label(before, self._norms, *labelled, self.state)
+        bounds = self._bounds
+        known = labelled[1], self.state, labelled[0], bounds
+        if self._doubted > len(self.X) // _DOUBTS:
+            self._nearest.label(before, self._norms, *known)
+        else:
+            self._nearest.sift(self._norms, *known, self._turned)
         anew = rounds % _SUMS_LAST == 0
         self._parts.add(labelled[1], self.state, None if anew else labelled[0])
         parts, (k, d) = self._parts, before.shape
         given = (parts.sums, parts.mass, np.int32(len(parts.sums)), np.int32(d), np.int32(k))
-        into = (self.sums, self.mass, after, self._norms, self._shifts, self.state)
+        into = (self.sums, self.mass, after, self._turned, self._norms, bounds.shifts, self.state)
         self._update((k,), (128, 8), (*given, before, self.tol, *into))
 
     def relocate(self, rounds: int) -> int:
@@ -252,6 +323,7 @@ class _Rounds:
         kmeans.relocate(self.X, before, labels, self.weight, self.sums, self.mass, cupy)
         after[...] = kmeans.averages(self.sums, self.mass, cupy)
         self._norms = _norms(after)
+        self._doubted = len(self.X)  # the bounds know nothing of this
         changed, self.state[2], self.state[0] = bool(self.state[2]), 0, RUNNING
         if not changed:
             return SETTLED
@@ -265,11 +337,11 @@ class _Rounds:
             self.ask(rounds)
             peeks.append(_Peek(self.state))
             if len(peeks) > _AHEAD:
-                halted, done = peeks.popleft().read()
+                halted, done, self._doubted = peeks.popleft().read()
                 if halted != RUNNING:
                     return halted, done
         while peeks:
-            halted, done = peeks.popleft().read()
+            halted, done, self._doubted = peeks.popleft().read()
             if halted != RUNNING:
                 break
         return halted, done
@@ -280,7 +352,7 @@ class _Rounds:
 
         centers, labels, (n, d) = self.centers(done), self.labels(done), self.X.shape
         if halted != SETTLED:
-            self._nearest.label(centers, self._norms, None, labels, cupy.zeros(4, np.int32))
+            self._nearest.label(centers, self._norms, labels, cupy.zeros(_STATE, np.int32))
         partial = cupy.empty(_blocks_of_eight(n))
         present = cupy.zeros(len(centers), np.int32)
         given = (self.X, centers, labels, _pointer(self.weight), np.int32(n), np.int32(d))
@@ -301,10 +373,10 @@ class _Peek:
         self._event = cupy.cuda.Event(disable_timing=True)
         self._event.record()
 
-    def read(self) -> tuple[int, int]:
-        """Return why the rounds are over, or `RUNNING`, and how many there were."""
+    def read(self) -> tuple[int, int, int]:
+        """Return why the rounds are over, or `RUNNING`, how many there were, and the doubts."""
         self._event.synchronize()
-        return int(self._host[0]), int(self._host[1])
+        return int(self._host[0]), int(self._host[1]), int(self._host[5])
 
 
 def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: Any) -> kmeans.Clustering:

@@ -16,7 +16,7 @@ RUNNING, SETTLED, WITHIN_TOL, EMPTY = range(4)
 # The rounds: `assign`, `accumulate`, `update`. Each returns at once after the last round, so that
 # the host may ask for rounds before it knows whether they are needed.
 _SOURCE = r"""
-enum { HALTED, ROUNDS, CHANGED, TICKET };
+enum { HALTED, ROUNDS, CHANGED, TICKET, DOUBTED, IN_DOUBT };
 enum { RUNNING, SETTLED, WITHIN_TOL, EMPTY };
 
 /* The sum over threads that differ in their lowest three bits. */
@@ -54,23 +54,152 @@ extern "C" __global__ void centre(const T* X, const T* mean, const long long siz
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
+/* What the shifts of the centres take off the lead of a row, by its label. */
+struct Shifts {
+    double largest, second;
+    int farthest;
+
+    __device__ void add(double shift, int center) {
+        if (shift > largest) { second = largest; largest = shift; farthest = center; }
+        else if (shift > second) second = shift;
+    }
+
+    __device__ double cost(double own, int label) const {
+        return (own + (label == farthest ? second : largest)) * (1 + 1e-12);
+    }
+};
+
+/* For a whole warp. */
+__device__ Shifts all_shifts(const double* shifts, const int k) {
+    Shifts mine = {0, 0, -1};
+    for (int c = threadIdx.x % 32; c < k; c += 32) mine.add(sqrt(shifts[c]), c);
+    for (int offset = 16; offset > 0; offset >>= 1) {
+        const double largest = __shfl_xor_sync(0xffffffffu, mine.largest, offset);
+        const double second = __shfl_xor_sync(0xffffffffu, mine.second, offset);
+        const int farthest = __shfl_xor_sync(0xffffffffu, mine.farthest, offset);
+        mine.add(largest, farthest);
+        if (second > mine.second) mine.second = second;
+    }
+    return mine;
+}
+
+/* By how much the centre of a row is nearer than any other, whatever rounding has done. `least`
+   and `next` are short of the squared norm of the row. */
+__device__ float lead(double least, double next, double square, double heaviest, int d) {
+    const double error = (8 + 4 * sqrt((double)d)) * EPSILON * 2 * (square + heaviest);
+    const double near = square + least + error, far = square + next + error;
+    const double sum = sqrt(near > 0 ? near : 0) + sqrt(far > 0 ? far : 0);
+    return sum > 0 ? __double2float_rd((next - least - 2 * error) / sum) : 0;
+}
+
+/* The squared norm of each row, by eight threads. */
+extern "C" __global__ void square(const T* X, const int n, const int d, double* squares) {
+    const int lane = threadIdx.x & 7;
+    const long long row = (blockIdx.x * (long long)blockDim.x + threadIdx.x) >> 3;
+    const T* here = X + (row < n ? row : n - 1) * d;
+    double sum = 0;
+    for (int f = lane; f < d; f += 8) sum += (double)here[f] * here[f];
+    sum = of_eight(sum);
+    if (lane == 0 && row < n) squares[row] = sum;
+}
+
 /* A thread for each row: the nearest centre, the first among equals, from the products of
    centres and rows. */
-extern "C" __global__ void assign(const T* products, const T* norms, const int n, const int k,
-                                  const int* before, int* labels, int* state) {
+extern "C" __global__ void assign(const T* products, const T* norms, const int n, const int d,
+                                  const int k, const int* before, const double* shifts,
+                                  const double* squares, int* labels, float* leads, int* state) {
     if (state[HALTED]) return;
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
-    int differs = 0;
+    const bool bounds = leads && before;
+    Shifts moved = {0, 0, -1};
+    if (bounds) moved = all_shifts(shifts, k);
+    int differs = 0, doubted = 0;
     if (row < n) {
         int nearest = 0;
-        T least = norms[0] - 2 * products[row];
+        T least = norms[0] - 2 * products[row], next = (T)FAR_AWAY, heaviest = norms[0];
         #pragma unroll 4
         for (int c = 1; c < k; ++c) {
-            const T apart = norms[c] - 2 * products[c * (long long)n + row];
-            if (apart < least) { least = apart; nearest = c; }
+            const T norm = norms[c], apart = norm - 2 * products[c * (long long)n + row];
+            if (apart < least) { next = least; least = apart; nearest = c; }
+            else if (apart < next) next = apart;
+            if (norm > heaviest) heaviest = norm;
         }
-        differs = before && before[row] != nearest;
+        const int old = before ? before[row] : -1;
+        if (bounds)
+            doubted = old < 0 || !(leads[row] > moved.cost(sqrt(shifts[old]), old));
+        differs = before && old != nearest;
         labels[row] = nearest;
+        if (leads) leads[row] = lead(least, next, squares[row], heaviest, d);
+    }
+    if (bounds) {
+        doubted = __syncthreads_count(doubted);
+        if (threadIdx.x == 0 && doubted) atomicAdd(state + DOUBTED, doubted);
+    }
+    if (__syncthreads_or(differs) && threadIdx.x == 0) state[CHANGED] = 1;
+}
+
+/* A thread for each row: whether its centre can have ceased to be the nearest. If so, all
+   distances of the row are computed anew by the warp. */
+extern "C" __global__ void sift(const T* X, const T* turned, const T* norms, const int n,
+                                const int d, const int k, const int* before, const double* shifts,
+                                const double* squares, int* labels, float* leads, int* state) {
+    if (state[HALTED]) return;
+    const long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    const int lane = threadIdx.x % 32;
+    const Shifts moved = all_shifts(shifts, k);
+    int doubted = 0;
+    if (row < n) {
+        const int label = before[row];
+        const float left =
+            __double2float_rd(leads[row] - moved.cost(sqrt(shifts[label]), label));
+        doubted = !(left > 0);
+        leads[row] = left;
+        labels[row] = label;
+    }
+    unsigned waiting = __ballot_sync(0xffffffffu, doubted);
+    if (lane == 0 && waiting) atomicAdd(state + DOUBTED, __popc(waiting));
+    int differs = 0;
+    while (waiting) {
+        const int which = __ffs(waiting) - 1;
+        waiting &= waiting - 1;
+        const long long here = row - lane + which;
+        double least = FAR_AWAY, next = FAR_AWAY, heaviest = 0;
+        int nearest = 0;
+        for (int start = 0; start < k; start += 32) {
+            const int c = start + lane;
+            const bool there = c < k;
+            double product = 0;
+            for (int f0 = 0; f0 < d; f0 += 32) {
+                const T value = f0 + lane < d ? X[here * d + f0 + lane] : (T)0;
+                const int stop = d - f0 < 32 ? d - f0 : 32;
+                for (int f = 0; f < stop; ++f) {
+                    const double x = __shfl_sync(0xffffffffu, value, f);
+                    if (there) product += x * turned[(f0 + f) * (long long)k + c];
+                }
+            }
+            if (!there) continue;
+            const double norm = norms[c], apart = norm - 2 * product;
+            if (apart < least) { next = least; least = apart; nearest = c; }
+            else if (apart < next) next = apart;
+            if (norm > heaviest) heaviest = norm;
+        }
+        __syncwarp();
+        for (int offset = 16; offset > 0; offset >>= 1) {
+            const double other = __shfl_xor_sync(0xffffffffu, least, offset);
+            const double second = __shfl_xor_sync(0xffffffffu, next, offset);
+            const double norm = __shfl_xor_sync(0xffffffffu, heaviest, offset);
+            const int center = __shfl_xor_sync(0xffffffffu, nearest, offset);
+            const bool better = other < least || (other == least && center < nearest);
+            const double loser = better ? least : other;
+            if (better) { least = other; nearest = center; }
+            next = fmin(fmin(next, second), loser);
+            heaviest = fmax(heaviest, norm);
+        }
+        if (lane == 0) {
+            differs |= before[here] != nearest;
+            labels[here] = nearest;
+            leads[here] = lead(least, next, squares[here], heaviest, d);
+        }
     }
     if (__syncthreads_or(differs) && threadIdx.x == 0) state[CHANGED] = 1;
 }
@@ -149,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
 extern "C" __global__ void update(const double* partial, const double* mass_partial,
                                   const int parts, const int d, const int k, const T* centers,
                                   const double* tol, double* sums, double* mass, T* moved,
-                                  T* norms, double* shifts, int* state) {
+                                  T* turned, T* norms, double* shifts, int* state) {
     __shared__ double part[8][128];
     __shared__ bool last;
     if (state[HALTED]) return;
@@ -179,6 +308,7 @@ extern "C" __global__ void update(const double* partial, const double* mass_part
             const T before = centers[c * (long long)d + f];
             const T now = heavy > 0 ? (T)(sum / heavy) : before;
             moved[c * (long long)d + f] = now;
+            turned[f * (long long)k + c] = now;
             shift += ((double)now - before) * ((double)now - before);
             norm += (double)now * now;
         }
@@ -215,6 +345,8 @@ extern "C" __global__ void update(const double* partial, const double* mass_part
     if (thread) return;
     state[TICKET] = 0;
     state[ROUNDS] += 1;
+    state[IN_DOUBT] = state[DOUBTED];
+    state[DOUBTED] = 0;
     if (empty) { state[HALTED] = EMPTY; return; }
     if (!state[CHANGED]) state[HALTED] = SETTLED;
     else if (part[0][0] <= *tol) state[HALTED] = WITHIN_TOL;
@@ -349,7 +481,18 @@ extern "C" __global__ void keep(const T* distances, const int* best, const T* we
 }
 """
 
-_NAMES = ("centre", "assign", "accumulate", "update", "apart", "draw", "weigh", "keep")
+_NAMES = (
+    "centre",
+    "square",
+    "assign",
+    "sift",
+    "accumulate",
+    "update",
+    "apart",
+    "draw",
+    "weigh",
+    "keep",
+)
 
 #: Candidates in seeding for which registers are set aside: a multiple of this.
 _TRIALS = 8
@@ -362,7 +505,11 @@ class Kernels:
         import cupy
 
         real = "float" if dtype == np.float32 else "double"
-        head = f"typedef {real} T;\n#define TRIALS {trials}\n"
+        epsilon = float(np.finfo(dtype).eps)
+        head = (
+            f"typedef {real} T;\n#define TRIALS {trials}\n#define EPSILON {epsilon!r}\n"
+            "#define FAR_AWAY __longlong_as_double(0x7ff0000000000000LL)\n"
+        )
         module = cupy.RawModule(code=head + _SOURCE, options=("--std=c++17",))
         self.trials = trials
         for name in _NAMES:
