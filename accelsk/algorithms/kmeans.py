@@ -108,9 +108,9 @@ def kmeans_plusplus(
     first = xp.searchsorted(cumulative / cumulative[-1], drawn, side="right")
     draws = xp.asarray(random_state.uniform(size=(n_clusters - 1, n_trials)))
     if _on_device(xp):
-        from accelsk.algorithms import kmeans_device
+        from accelsk.algorithms import kmeans_seeding
 
-        return kmeans_device.kmeans_plusplus(X, n_clusters, weight, first, draws)
+        return kmeans_seeding.kmeans_plusplus(X, n_clusters, weight, first, draws)
     wide = X.astype(np.float64, copy=False)  # scikit-learn, too, rounds distances at the end only
     norms = (wide * wide).sum(axis=1)
 

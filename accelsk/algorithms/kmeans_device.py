@@ -14,7 +14,7 @@ import numpy as np
 from accelsk.algorithms import kmeans
 from accelsk.algorithms.kmeans_kernels import EMPTY, RUNNING, SETTLED, WITHIN_TOL, kernels
 
-__all__ = ["centred", "kmeans_plusplus", "lloyd", "nearest"]
+__all__ = ["THREADS", "blocks_of_eight", "centred", "lloyd", "nearest", "pointer"]
 
 #: Elements of the largest intermediate array: 256 MB in float32.
 _CHUNK = 1 << 26
@@ -32,23 +32,21 @@ _STATE = 6
 _SUMS_LAST = 16
 
 #: Threads of a block where each has a row, or eight share one.
-_THREADS = 256
+THREADS = 256
 
-#: What the device says of the shared memory that a block, and all blocks on a processor, can have.
-_SHARED_OF_BLOCK = "MaxSharedMemoryPerBlockOptin"
+#: What the device says of the shared memory of all blocks on a processor.
 _SHARED_OF_ALL = "MaxSharedMemoryPerMultiprocessor"
 
-#: Clusters up to which sums are kept in shared memory; for more of them a product with ones and
-#: zeros takes no longer.
-_FEW = 128
+#: Clusters of which a block keeps the sums: eight copies of 32 features take 101 kB.
+_CLUSTERS = 48
 
 
 def _rows_of_eight(n: int) -> int:
     """Return how many blocks give each row eight threads."""
-    return -(-n // (_THREADS // 8))
+    return -(-n // (THREADS // 8))
 
 
-def _blocks_of_eight(n: int) -> int:
+def blocks_of_eight(n: int) -> int:
     """Return how many blocks share such rows between them."""
     import cupy
 
@@ -62,14 +60,15 @@ class _Layout(NamedTuple):
     Attributes
     ----------
     grid, block : tuple of int
-    rows : int
+    clusters, rows : int
         Of each block.
     shared : int
         Bytes of shared memory.
     """
 
-    grid: tuple[int, int]
+    grid: tuple[int, int, int]
     block: tuple[int, int]
+    clusters: int
     rows: int
     shared: int
 
@@ -78,14 +77,15 @@ def _layout(n: int, d: int, k: int) -> _Layout:
     import cupy
 
     attributes = cupy.cuda.Device().attributes
-    of_group = k * 33 * 8
-    groups = max(1, min(8, attributes[_SHARED_OF_BLOCK] // of_group))
-    shared = groups * of_group
+    shares = -(-k // _CLUSTERS)
+    clusters = -(-k // shares)
+    groups = 8
+    shared = groups * clusters * 33 * 8
     at_once = max(1, min(8, attributes[_SHARED_OF_ALL] // (shared + 1024)))
     tiles = -(-d // 32)
-    parts = max(1, at_once * attributes["MultiProcessorCount"] // tiles)
+    parts = max(1, at_once * attributes["MultiProcessorCount"] // (tiles * shares))
     rows = max(groups * 8, -(-n // parts))
-    return _Layout((tiles, -(-n // rows)), (32, groups), rows, shared)
+    return _Layout((tiles, -(-n // rows), shares), (32, groups), clusters, rows, shared)
 
 
 class _Sums:
@@ -119,32 +119,18 @@ class _Sums:
         """
         n, d = self._X.shape
         layout = self._layout
-        labelled = (_pointer(before if self._weight is None else None), _pointer(labels))
-        given = (self._X, *labelled, _pointer(self._weight), np.int32(n), np.int32(d))
-        rest = (np.int32(self._k), np.int32(layout.rows), _pointer(state), self.sums, self.mass)
-        self._kernel(layout.grid, layout.block, (*given, *rest), shared_mem=layout.shared)
-
-
-class _SumsOfMany:
-    """The same for many clusters, in one part."""
-
-    def __init__(self, X: Any, k: int, weight: Any) -> None:
-        self._X, self._k, self._weight = X, k, weight
-        self.sums: Any = None
-        self.mass: Any = None
-
-    def add(self, labels: Any, state: Any, before: Any = None) -> None:
-        import cupy
-
-        sums, mass = kmeans.sums(self._X, labels, self._weight, self._k, cupy)
-        self.sums, self.mass = sums[None], mass[None]
+        labelled = (pointer(before if self._weight is None else None), pointer(labels))
+        given = (self._X, *labelled, pointer(self._weight), np.int32(n), np.int32(d))
+        of_block = (np.int32(self._k), np.int32(layout.clusters), np.int32(layout.rows))
+        arguments = (*given, *of_block, pointer(state), self.sums, self.mass)
+        self._kernel(layout.grid, layout.block, arguments, shared_mem=layout.shared)
 
 
 #: What a kernel takes for an array that there is none of.
 _NOTHING = np.intp(0)
 
 
-def _pointer(array: Any) -> Any:
+def pointer(array: Any) -> Any:
     """Return what a kernel takes for an array that may be None."""
     return _NOTHING if array is None else array
 
@@ -169,9 +155,9 @@ def centred(X: Any) -> tuple[Any, Any, Any]:
     total.add(None, None)
     mean = (total.sums.sum(axis=(0, 1)) / len(X)).astype(X.dtype)
     rows = cupy.empty_like(X)
-    partial = cupy.empty(_blocks_of_eight(X.size))
+    partial = cupy.empty(blocks_of_eight(X.size))
     arguments = (X, mean, np.int64(X.size), np.int32(X.shape[1]), rows, partial)
-    kernels(X.dtype).centre((len(partial),), (_THREADS,), arguments)
+    kernels(X.dtype).centre((len(partial),), (THREADS,), arguments)
     return rows, mean, partial.sum() / X.size
 
 
@@ -214,12 +200,12 @@ class _Nearest:
             products = self._products[: k * n].reshape(k, n)
             cupy.dot(centers, rows.T, out=products)
             sizes = np.int32(n), np.int32(d), np.int32(k)
-            old = _pointer(before if before is None else before[start:])
+            old = pointer(before if before is None else before[start:])
             held = (_NOTHING,) * 3
             if bounds is not None:
                 held = bounds.shifts, bounds.squares[start:], bounds.leads[start:]
             arguments = (products, norms, *sizes, old, *held[:2], labels[start:], held[2], state)
-            self._kernels.assign((-(-n // _THREADS),), (_THREADS,), arguments)
+            self._kernels.assign((-(-n // THREADS),), (THREADS,), arguments)
 
     def sift(
         self, norms: Any, labels: Any, state: Any, before: Any, bounds: _Bounds, turned: Any
@@ -235,7 +221,7 @@ class _Nearest:
         sizes = np.int32(n), np.int32(d), np.int32(k)
         held = (before, bounds.shifts, bounds.squares, labels, bounds.leads, state)
         arguments = (self._X, turned, norms, *sizes, *held)
-        self._kernels.sift((-(-n // _THREADS),), (_THREADS,), arguments)
+        self._kernels.sift((-(-n // THREADS),), (THREADS,), arguments)
 
 
 class _Bounds:
@@ -253,7 +239,7 @@ class _Bounds:
         self.squares, self.leads = cupy.empty(n), cupy.empty(n, np.float32)
         self.shifts = cupy.zeros(k)
         arguments = (X, np.int32(n), np.int32(d), self.squares)
-        kernels(X.dtype).square((_rows_of_eight(n),), (_THREADS,), arguments)
+        kernels(X.dtype).square((_rows_of_eight(n),), (THREADS,), arguments)
 
 
 def _norms(centers: Any) -> Any:
@@ -286,7 +272,7 @@ class _Rounds:
         self._turned = cupy.empty((d, k), X.dtype)
         self._nearest, self._bounds = _Nearest(X, k), _Bounds(X, k)
         self._doubted = len(X)
-        self._parts = (_Sums if k <= _FEW else _SumsOfMany)(X, k, weight)
+        self._parts = _Sums(X, k, weight)
         self._update = kernels(X.dtype).update
 
     def centers(self, rounds: int) -> Any:
@@ -353,10 +339,10 @@ class _Rounds:
         centers, labels, (n, d) = self.centers(done), self.labels(done), self.X.shape
         if halted != SETTLED:
             self._nearest.label(centers, self._norms, labels, cupy.zeros(_STATE, np.int32))
-        partial = cupy.empty(_blocks_of_eight(n))
+        partial = cupy.empty(blocks_of_eight(n))
         present = cupy.zeros(len(centers), np.int32)
-        given = (self.X, centers, labels, _pointer(self.weight), np.int32(n), np.int32(d))
-        kernels(self.X.dtype).apart((len(partial),), (_THREADS,), (*given, partial, present))
+        given = (self.X, centers, labels, pointer(self.weight), np.int32(n), np.int32(d))
+        kernels(self.X.dtype).apart((len(partial),), (THREADS,), (*given, partial, present))
         inertia, distinct = cupy.stack([partial.sum(), present.sum().astype(np.float64)]).get()
         return kmeans.Clustering(centers, labels, float(inertia), done, int(distinct))
 
@@ -398,49 +384,3 @@ def lloyd(X: Any, centers: Any, weight: Any, *, max_iter: int, tol: Any) -> kmea
         if halted == EMPTY:
             halted = rounds.relocate(done)
     return rounds.ended(done, halted)
-
-
-def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: Any, draws: Any) -> Any:
-    """Return initial centres by greedy k-means++, as `kmeans.kmeans_plusplus` does.
-
-    Parameters
-    ----------
-    X : cupy.ndarray of shape (n_samples, n_features)
-        In C order.
-    n_clusters : int
-    weight : cupy.ndarray of shape (n_samples,) or None
-    first : cupy.ndarray of int of shape ()
-        The row of the first centre.
-    draws : cupy.ndarray of shape (n_clusters - 1, n_trials)
-        Between 0 and 1: what chooses the candidates for each other centre.
-
-    Returns
-    -------
-    centers : cupy.ndarray of shape (n_clusters, n_features)
-    """
-    import cupy
-
-    (n, d), n_trials = X.shape, draws.shape[1]
-    kernel = kernels(X.dtype, n_trials)
-    shape = (np.int32(n), np.int32(d))
-    chosen, candidates = cupy.empty(n_clusters, np.int64), cupy.empty(n_trials, np.int64)
-    candidates[...] = first
-    rows = X[candidates].astype(np.float64)
-    distances, closest = cupy.empty((n_trials, n), X.dtype), cupy.empty(n, X.dtype)
-    weighted, cumulative = cupy.empty(n), cupy.empty(n)
-    blocks = _blocks_of_eight(n)
-    partial = cupy.empty((blocks, kernel.trials))
-    ticket, best, reach = cupy.zeros(1, np.int32), cupy.empty(1, np.int32), cupy.empty(1)
-    weight = _pointer(weight)
-    for c in range(n_clusters):
-        if c:
-            kept = (distances, best, weight, np.int32(n), closest, weighted)
-            kernel.keep((-(-n // _THREADS),), (_THREADS,), kept)
-            cupy.cumsum(weighted, out=cumulative)
-            wanted = (cumulative, draws[c - 1], reach, X, *shape, candidates, rows)
-            kernel.draw((n_trials,), (_THREADS,), wanted)
-        trials = np.int32(n_trials if c else 1)
-        given = (X, rows, weight, closest if c else _pointer(None), *shape, trials, candidates)
-        into = (distances, partial, ticket, chosen[c:], best, reach)
-        kernel.weigh((blocks,), (_THREADS,), (*given, *into))
-    return X[chosen]

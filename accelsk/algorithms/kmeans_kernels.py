@@ -1,24 +1,20 @@
-"""CUDA kernels of k-means: what a round needs beside one matrix product, and seeding."""
+"""CUDA kernels of k-means: what a round needs beside one matrix product."""
 
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-__all__ = ["EMPTY", "RUNNING", "SETTLED", "WITHIN_TOL", "Kernels", "kernels"]
+__all__ = ["EMPTY", "RUNNING", "SETTLED", "WITHIN_TOL", "compiled", "kernels"]
 
 #: What ``state[0]`` says: whether rounds go on, and if not, why.
 RUNNING, SETTLED, WITHIN_TOL, EMPTY = range(4)
 
-# Sums are float64 and run in an order that depends on the shapes only, so a fit repeats bit by bit.
-# The rounds: `assign`, `accumulate`, `update`. Each returns at once after the last round, so that
-# the host may ask for rounds before it knows whether they are needed.
-_SOURCE = r"""
-enum { HALTED, ROUNDS, CHANGED, TICKET, DOUBTED, IN_DOUBT };
-enum { RUNNING, SETTLED, WITHIN_TOL, EMPTY };
-
+#: What kernels here and those for seeding have in common.
+_COMMON = r"""
 /* The sum over threads that differ in their lowest three bits. */
 __device__ __forceinline__ double of_eight(double value) {
     value += __shfl_xor_sync(0xffffffffu, value, 4);
@@ -38,6 +34,14 @@ __device__ double of_block(double value, double* shared) {
     for (int other = 0; other < warps; ++other) value += shared[other];
     return value;
 }
+"""
+
+# Sums are float64 and run in an order that depends on the shapes only, so a fit repeats bit by bit.
+# The rounds: `assign`, `accumulate`, `update`. Each returns at once after the last round, so that
+# the host may ask for rounds before it knows whether they are needed.
+_ROUNDS = r"""
+enum { HALTED, ROUNDS, CHANGED, TICKET, DOUBTED, IN_DOUBT };
+enum { RUNNING, SETTLED, WITHIN_TOL, EMPTY };
 
 /* The rows about their mean, and the sum of their squares. */
 extern "C" __global__ void centre(const T* X, const T* mean, const long long size, const int d,
@@ -204,14 +208,15 @@ extern "C" __global__ void sift(const T* X, const T* turned, const T* norms, con
     if (__syncthreads_or(differs) && threadIdx.x == 0) state[CHANGED] = 1;
 }
 
-/* Sums of rows by label, 32 features in a block of (32, groups) threads. Each group of threads
-   takes rows of its own and has sums of its own, which no other thread writes to. Given the labels
-   before, sums of the block that are those by these labels are brought up to date by the rows
-   that have changed theirs. */
+/* Sums of rows by label, of some labels and 32 features in a block of (32, groups) threads. Each
+   group of threads takes rows of its own and has sums of its own, which no other thread writes
+   to. Given the labels before, sums of the block that are those by these labels are brought up to
+   date by the rows that have changed theirs. */
 #define AHEAD 8
 extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
     const T* X, const int* before, const int* labels, const T* weight, const int n, const int d,
-    const int k, const int rows, const int* state, double* partial, double* mass_partial)
+    const int k, const int some, const int rows, const int* state, double* partial,
+    double* mass_partial)
 {
     extern __shared__ double shared[];
     if (state && state[HALTED]) return;
@@ -219,6 +224,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
     const int thread = group * 32 + lane, threads = groups * 32;
     const int feature = blockIdx.x * 32 + lane;
     const bool inside = feature < d, counts = blockIdx.x == 0 && lane == 0;
+    const int lowest = blockIdx.z * some, here = k - lowest < some ? k - lowest : some;
     const long long first = blockIdx.y * (long long)rows;
     const long long stop = first + rows < n ? first + rows : n;
     if (before) {
@@ -227,9 +233,9 @@ extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
             differs |= before[row] != labels[row];
         if (!__syncthreads_or(differs)) return;
     }
-    double* sums = shared + (long long)group * k * 32;
-    double* mass = shared + (long long)groups * k * 32 + group * k;
-    for (int i = thread; i < groups * k * 33; i += threads) shared[i] = 0;
+    double* sums = shared + group * some * 32;
+    double* mass = shared + groups * some * 32 + group * some;
+    for (int i = thread; i < groups * some * 33; i += threads) shared[i] = 0;
     __syncthreads();
     for (long long row = first + group; row < stop; row += groups * AHEAD) {
         T values[AHEAD], weights[AHEAD];
@@ -238,38 +244,44 @@ extern "C" __global__ void __launch_bounds__(256, 4) accumulate(
         for (int i = 0; i < AHEAD; ++i) {
             const long long at = row + i * groups;
             const bool there = at < stop;
-            to[i] = !there ? -1 : labels ? labels[at] : 0;
-            from[i] = there && before ? before[at] : -1;
-            if (from[i] == to[i]) to[i] = -1;
-            values[i] = to[i] >= 0 && inside ? X[at * d + feature] : (T)0;
-            weights[i] = to[i] >= 0 && weight ? weight[at] : (T)1;
+            int new_label = !there ? -1 : labels ? labels[at] : 0;
+            int old_label = there && before ? before[at] : -1;
+            if (new_label == old_label) new_label = old_label = -1;
+            to[i] = new_label - lowest;
+            from[i] = old_label - lowest;
+            const bool adds = to[i] >= 0 && to[i] < here, takes = from[i] >= 0 && from[i] < here;
+            if (!adds) to[i] = -1;
+            if (!takes) from[i] = -1;
+            values[i] = (adds || takes) && inside ? X[at * d + feature] : (T)0;
+            weights[i] = (adds || takes) && weight ? weight[at] : (T)1;
         }
         #pragma unroll
         for (int i = 0; i < AHEAD; ++i) {
-            if (to[i] < 0) continue;
             const double value = (double)values[i] * weights[i];
-            sums[to[i] * 32 + lane] += value;
-            if (counts) mass[to[i]] += weights[i];
-            if (from[i] < 0) continue;
-            sums[from[i] * 32 + lane] -= value;
-            if (counts) mass[from[i]] -= weights[i];
+            if (to[i] >= 0) {
+                sums[to[i] * 32 + lane] += value;
+                if (counts) mass[to[i]] += weights[i];
+            }
+            if (from[i] >= 0) {
+                sums[from[i] * 32 + lane] -= value;
+                if (counts) mass[from[i]] -= weights[i];
+            }
         }
     }
     __syncthreads();
-    for (int i = thread; i < k * 32; i += threads) {
+    for (int i = thread; i < here * 32; i += threads) {
         const int column = blockIdx.x * 32 + i % 32;
         if (column >= d) continue;
-        double* target = partial + (blockIdx.y * (long long)k + i / 32) * d + column;
+        double* target = partial + (blockIdx.y * (long long)k + lowest + i / 32) * d + column;
         double sum = before ? *target : 0;
-        for (int g = 0; g < groups; ++g) sum += shared[(long long)g * k * 32 + i];
+        for (int g = 0; g < groups; ++g) sum += shared[g * some * 32 + i];
         *target = sum;
     }
     if (blockIdx.x == 0)
-        for (int c = thread; c < k; c += threads) {
-            double* target = mass_partial + blockIdx.y * (long long)k + c;
+        for (int c = thread; c < here; c += threads) {
+            double* target = mass_partial + blockIdx.y * (long long)k + lowest + c;
             double sum = before ? *target : 0;
-            for (int g = 0; g < groups; ++g)
-                sum += shared[(long long)groups * k * 32 + g * k + c];
+            for (int g = 0; g < groups; ++g) sum += shared[groups * some * 32 + g * some + c];
             *target = sum;
         }
 }
@@ -380,145 +392,29 @@ extern "C" __global__ void apart(const T* X, const T* centers, const int* labels
     total = of_block(total, shared);
     if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
-
-/* A block for each candidate: the row where the weighted distances add up to its draw. */
-extern "C" __global__ void draw(const double* cumulative, const double* draws, const double* reach,
-                                const T* X, const int n, const int d, long long* candidates,
-                                double* rows) {
-    __shared__ int found;
-    if (threadIdx.x == 0) {
-        const double wanted = draws[blockIdx.x] * *reach;
-        int low = 0, high = n;
-        while (low < high) {
-            const int middle = low + (high - low) / 2;
-            if (cumulative[middle] < wanted) low = middle + 1; else high = middle;
-        }
-        found = low < n ? low : n - 1;
-        candidates[blockIdx.x] = found;
-    }
-    __syncthreads();
-    for (int f = threadIdx.x; f < d; f += blockDim.x)
-        rows[blockIdx.x * (long long)d + f] = X[found * (long long)d + f];
-}
-
-/* Eight threads for each row: its squared distance from the nearest centre if a candidate
-   became one. The last block to end chooses the candidate that leaves least. */
-extern "C" __global__ void weigh(const T* X, const double* rows, const T* weight,
-                                 const T* closest, const int n, const int d, const int trials,
-                                 const long long* candidates, T* distances, double* partial,
-                                 int* ticket, long long* chosen, int* best, double* reach) {
-    __shared__ double shared[32];
-    __shared__ bool last;
-    const int lane = threadIdx.x & 7, group = threadIdx.x >> 3, groups = blockDim.x >> 3;
-    double total[TRIALS];
-    #pragma unroll
-    for (int t = 0; t < TRIALS; ++t) total[t] = 0;
-    for (long long base = blockIdx.x * (long long)groups; base < n;
-         base += gridDim.x * (long long)groups) {
-        const long long row = base + group < n ? base + group : n - 1;
-        double sum[TRIALS];
-        #pragma unroll
-        for (int t = 0; t < TRIALS; ++t) sum[t] = 0;
-        #pragma unroll 4
-        for (int f = lane; f < d; f += 8) {
-            const double value = X[row * d + f];
-            #pragma unroll
-            for (int t = 0; t < TRIALS; ++t)
-                if (t < trials) {
-                    const double difference = value - rows[t * (long long)d + f];
-                    sum[t] += difference * difference;
-                }
-        }
-        #pragma unroll
-        for (int t = 0; t < TRIALS; ++t)
-            if (t < trials) {
-                sum[t] = of_eight(sum[t]);
-                if (lane == 0 && base + group < n) {
-                    T apart = (T)sum[t];
-                    if (closest && closest[row] < apart) apart = closest[row];
-                    distances[t * (long long)n + row] = apart;
-                    total[t] += weight ? (double)apart * weight[row] : (double)apart;
-                }
-            }
-    }
-    #pragma unroll
-    for (int t = 0; t < TRIALS; ++t)
-        if (t < trials) {
-            const double sum = of_block(total[t], shared);
-            if (threadIdx.x == 0) partial[blockIdx.x * TRIALS + t] = sum;
-        }
-    if (threadIdx.x == 0) {
-        __threadfence();
-        last = atomicAdd(ticket, 1) == gridDim.x - 1;
-    }
-    __syncthreads();
-    if (!last) return;
-    __threadfence();
-    T least = 0;
-    int winner = 0;
-    for (int t = 0; t < trials; ++t) {
-        double sum = 0;
-        for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
-            sum += ((volatile double*)partial)[block * TRIALS + t];
-        const T left = (T)of_block(sum, shared);
-        if (t == 0 || left < least) { least = left; winner = t; }
-    }
-    if (threadIdx.x) return;
-    *ticket = 0;
-    *best = winner;
-    *chosen = candidates[winner];
-    *reach = least;
-}
-
-/* The distances that the chosen candidate leaves, and the same weighted. */
-extern "C" __global__ void keep(const T* distances, const int* best, const T* weight, const int n,
-                                T* closest, double* weighted) {
-    const int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= n) return;
-    const T apart = distances[*best * (long long)n + row];
-    closest[row] = apart;
-    weighted[row] = weight ? (T)(apart * weight[row]) : apart;
-}
 """
 
-_NAMES = (
-    "centre",
-    "square",
-    "assign",
-    "sift",
-    "accumulate",
-    "update",
-    "apart",
-    "draw",
-    "weigh",
-    "keep",
-)
-
-#: Candidates in seeding for which registers are set aside: a multiple of this.
-_TRIALS = 8
+_NAMES = ("centre", "square", "assign", "sift", "accumulate", "update", "apart")
 
 
-class Kernels:
-    """The kernels for rows of one dtype, each an attribute that takes grid, block, arguments."""
+def compiled(source: str, names: tuple[str, ...], dtype: Any, **constants: Any) -> SimpleNamespace:
+    """Return kernels for rows of one dtype by their names."""
+    import cupy
 
-    def __init__(self, dtype: Any, trials: int) -> None:
-        import cupy
-
-        real = "float" if dtype == np.float32 else "double"
-        epsilon = float(np.finfo(dtype).eps)
-        head = (
-            f"typedef {real} T;\n#define TRIALS {trials}\n#define EPSILON {epsilon!r}\n"
-            "#define FAR_AWAY __longlong_as_double(0x7ff0000000000000LL)\n"
-        )
-        module = cupy.RawModule(code=head + _SOURCE, options=("--std=c++17",))
-        self.trials = trials
-        for name in _NAMES:
-            setattr(self, name, module.get_function(name))
+    constants["EPSILON"] = float(np.finfo(dtype).eps)
+    constants["FAR_AWAY"] = "__longlong_as_double(0x7ff0000000000000LL)"
+    head = [f"typedef {'float' if dtype == np.float32 else 'double'} T;"]
+    head += [f"#define {name} {value}" for name, value in constants.items()]
+    code = "\n".join([*head, _COMMON, source])
+    module = cupy.RawModule(code=code, options=("--std=c++17",))
+    return SimpleNamespace(**{name: module.get_function(name) for name in names})
 
 
-_compiled = functools.cache(Kernels)
+@functools.cache
+def _rounds(dtype: Any) -> SimpleNamespace:
+    return compiled(_ROUNDS, _NAMES, dtype)
 
 
-def kernels(dtype: Any, trials: int = 1) -> Any:
-    """Return the `Kernels` for rows of `dtype` and up to `trials` candidates in seeding."""
-    return _compiled(np.dtype(dtype), -(-trials // _TRIALS) * _TRIALS)
+def kernels(dtype: Any) -> SimpleNamespace:
+    """Return the kernels of the rounds for rows of `dtype`: each takes grid, block, arguments."""
+    return _rounds(np.dtype(dtype))
