@@ -166,7 +166,7 @@ class _Grove:
         xp = self.xp
         keep = xp.flatnonzero(active)
         size = children.size[keep]
-        ends = xp.cumsum(size).astype(np.int32)
+        ends = xp.cumsum(size).astype(np.int32) if len(keep) else size
         n_places = int(ends[-1]) if len(ends) else 0
         # with one more for what is not split
         place, position = (xp.full(len(active) + 1, -1, np.int32) for _ in range(2))
