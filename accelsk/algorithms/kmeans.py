@@ -104,7 +104,7 @@ def kmeans_plusplus(
     share = everything / everything.sum()
     # as `RandomState.choice` draws, from a cumulative sum that need not leave the device
     cumulative = xp.cumsum(share.astype(np.float64, copy=False))
-    drawn = xp.asarray(random_state.random_sample())
+    drawn = xp.asarray([random_state.random_sample()])
     first = xp.searchsorted(cumulative / cumulative[-1], drawn, side="right")
     draws = xp.asarray(random_state.uniform(size=(n_clusters - 1, n_trials)))
     if _on_device(xp):
@@ -121,7 +121,7 @@ def kmeans_plusplus(
         return xp.maximum(distances, 0).astype(X.dtype, copy=False)
 
     chosen = xp.empty(n_clusters, dtype=np.intp)
-    chosen[0] = first
+    chosen[:1] = first
     closest = squared_distances(chosen[:1])[0]
     potential = closest @ everything
     for c, draw in enumerate(draws, start=1):

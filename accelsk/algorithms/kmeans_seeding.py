@@ -134,7 +134,7 @@ def kmeans_plusplus(X: Any, n_clusters: int, weight: Any, first: Any, draws: Any
         In C order.
     n_clusters : int
     weight : cupy.ndarray of shape (n_samples,) or None
-    first : cupy.ndarray of int of shape ()
+    first : cupy.ndarray of int of shape (1,)
         The row of the first centre.
     draws : cupy.ndarray of shape (n_clusters - 1, n_trials)
         Between 0 and 1: what chooses the candidates for each other centre.
