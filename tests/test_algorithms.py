@@ -1,4 +1,4 @@
-"""k-means and completed trees on NumPy, held against scikit-learn."""
+"""k-means on NumPy, held against scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.cluster import kmeans_plusplus as their_seeds
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.tree._tree import Tree
 
-from accelsk.algorithms import kmeans, trees
+from accelsk.algorithms import kmeans
 
 
 @st.composite
@@ -35,9 +33,6 @@ def weights(draw, n):
     if kind == "none":
         return None
     return rng.integers(0, 3, n) + 0.0 if kind == "whole" else rng.uniform(0.1, 5, n)
-
-
-# k-means
 
 
 @given(st.data(), st.integers(0, 1000), st.integers(1, 6))
@@ -129,67 +124,3 @@ def test_long_data_is_summed_in_chunks(monkeypatch):
     whole = _lloyd(X, X[:4], None)
     monkeypatch.setattr(kmeans, "_CHUNK", 64)
     np.testing.assert_allclose(_lloyd(X, X[:4], None).centers, whole.centers)
-
-
-# Trees
-
-
-def _bare(tree: Tree) -> Tree:
-    """Return what is known of a tree whose inner nodes hold nothing but the splits."""
-    state = tree.__getstate__()
-    nodes, values = state["nodes"].copy(), state["values"].copy()
-    inner = nodes["left_child"] != -1
-    values[inner] = 0
-    nodes["impurity"] = nodes["weighted_n_node_samples"] = 0
-    bare = Tree(tree.n_features, tree.n_classes, tree.n_outputs)
-    bare.__setstate__({**state, "nodes": nodes, "values": values})
-    return bare
-
-
-@given(
-    rows(min_rows=20),
-    st.sampled_from(["gini", "entropy"]),
-    st.integers(2, 4),
-    st.sampled_from([None, 2, 5]),
-)
-def test_classification_tree_is_complete_again(X, criterion, n_classes, max_depth):
-    y = np.arange(len(X)) % n_classes
-    model = DecisionTreeClassifier(criterion=criterion, max_depth=max_depth, random_state=0).fit(
-        X, y
-    )
-    ours, theirs = trees.completed(_bare(model.tree_), criterion), model.tree_
-    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-12)
-    np.testing.assert_allclose(ours.impurity, theirs.impurity, atol=1e-12)
-    np.testing.assert_allclose(ours.weighted_n_node_samples, theirs.weighted_n_node_samples)
-    np.testing.assert_allclose(
-        ours.compute_feature_importances(), theirs.compute_feature_importances(), atol=1e-12
-    )
-    X32 = X.astype(np.float32)
-    np.testing.assert_allclose(ours.predict(X32), theirs.predict(X32), atol=1e-12)
-
-
-@given(rows(min_rows=20), st.lists(st.floats(0.5, 4), min_size=3, max_size=3))
-def test_weights_of_classes_are_told_from_the_leaves(X, class_weight):
-    y = np.arange(len(X)) % 3
-    by_class = dict(enumerate(class_weight))
-    model = DecisionTreeClassifier(max_depth=3, class_weight=by_class, random_state=0).fit(X, y)
-    ours, theirs = trees.completed(_bare(model.tree_), "gini", np.array(class_weight)), model.tree_
-    np.testing.assert_allclose(ours.weighted_n_node_samples, theirs.weighted_n_node_samples)
-    np.testing.assert_allclose(ours.impurity, theirs.impurity, atol=1e-9)
-
-
-@given(rows(min_rows=20), st.sampled_from([None, 2, 5]))
-def test_importances_of_a_regression_tree_are_right_where_leaves_are_pure(X, max_depth):
-    y = np.floor(X[:, 0])
-    model = DecisionTreeRegressor(max_depth=max_depth, random_state=0).fit(X, y)
-    ours, theirs = trees.completed(_bare(model.tree_), "squared_error"), model.tree_
-    np.testing.assert_allclose(ours.value, theirs.value, atol=1e-9)
-    decrease = [
-        tree.impurity[0] - (tree.weighted_n_node_samples[leaf] * tree.impurity[leaf]).sum() / len(X)
-        for tree in (ours, theirs)
-        for leaf in [tree.children_left == -1]
-    ]
-    assert decrease[0] == pytest.approx(decrease[1], abs=1e-9)
-    np.testing.assert_allclose(
-        ours.compute_feature_importances(), theirs.compute_feature_importances(), atol=1e-9
-    )
