@@ -175,9 +175,9 @@ def _goes_plainly(estimator: Accelerated, method: Method, args: tuple, kwargs: d
     if state is not None and (not state.fetched or fits(method.name)):
         return False  # there are attributes to fetch first
     return (
-        _HOST_TYPES.issuperset(map(type, args))
-        and _HOST_TYPES.issuperset(map(type, kwargs.values()))
-        and costs.is_known_to_be_sooner(estimator, method.owner, method.name, data)
+        costs.is_known_to_be_sooner(estimator, method.owner, method.name, data)
+        and (len(args) < 2 or _HOST_TYPES.issuperset(map(type, args)))
+        and (not kwargs or _HOST_TYPES.issuperset(map(type, kwargs.values())))
         and not heard()
     )
 

@@ -437,7 +437,8 @@ class Accelerated(Counterpart):
 
 
 def _getattr(self: Accelerated, name: str) -> Any:
-    if SLOT in self.__dict__ and name in self._accelsk_fitted_names():
+    state = self.__dict__.get(SLOT)
+    if state is not None and not state.fetched and name in self._accelsk_fitted_names():
         self._accelsk_fetch()
     # Python comes here too when a property raised an AttributeError (NotFittedError is one);
     # looking the name up again raises that same error.

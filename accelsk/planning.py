@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import sklearn
@@ -57,7 +58,20 @@ class Method:
         """Run scikit-learn's method, or what a class between it and `owner` makes of it."""
         # looked up anew: somebody may have put another function in its place
         ahead = Accelerated if type(estimator) is self.owner else self.owner
-        return getattr(super(ahead, estimator), self.name)(*args, **kwargs)
+        found = getattr(super(ahead, estimator), self.name)
+        if self._bare is not None and getattr(found, "__func__", None) is self.function:
+            return self._bare(estimator, *args, **kwargs)
+        return found(*args, **kwargs)
+
+    @cached_property
+    def _bare(self) -> Callable[..., Any] | None:
+        """scikit-learn's function without its wrapper, where `owner`'s has the same one.
+
+        That is what puts a result into the container that ``set_output`` asks for: once is enough.
+        """
+        ours = vars(self.owner).get(self.name)
+        same = getattr(ours, "__code__", ours) is getattr(self.function, "__code__", None)
+        return getattr(self.function, "__wrapped__", None) if same else None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     )
     monkeypatch.setattr(store, "_table", found)
     monkeypatch.setattr(decision, "name_of", lambda cls: NAME)
+    decision._work.cache_clear()
     for method in ("fit", "predict"):
         startup.mark("test", f"{NAME}.{method}")
     return found

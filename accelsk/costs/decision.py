@@ -219,8 +219,11 @@ _MOST_REMEMBERED = 1_000
 
 
 def _key(work: Work, owner: type, method: str, X: np.ndarray, estimator: Any) -> tuple:
+    names = work.parameters
+    if not names:
+        return owner, method, X.shape, X.dtype
     own = estimator.__dict__
-    return owner, method, X.shape, X.dtype.char, *[own.get(name) for name in work.parameters]
+    return owner, method, X.shape, X.dtype, *[own.get(name) for name in names]
 
 
 def _remember(model: _Model, owner: type, method: str, X: np.ndarray) -> None:
@@ -241,11 +244,15 @@ def is_known_to_be_sooner(estimator: Any, owner: type, method: str, X: np.ndarra
     known = store.table().sooner_on_cpu
     if not known:
         return False
-    name = name_of(owner)
     try:
-        return _key(WORK.get(name or "") or _ANY, owner, method, X, estimator) in known
+        return _key(_work(owner), owner, method, X, estimator) in known
     except TypeError:
         return False
+
+
+@functools.cache
+def _work(owner: type) -> Work:
+    return WORK.get(name_of(owner) or "") or _ANY
 
 
 def call_name(name: str, method: str) -> str:
