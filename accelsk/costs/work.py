@@ -130,11 +130,12 @@ _PROJECTION = Work(
 )
 _DECOMPOSITION = Work(
     fit=(*_FIT, "ndk", "dkk"),
-    apply=("1", "n", "nd", "nk", "ndk"),
+    apply=("1", "n", "nd", "nk", "ndk", "ddd"),  # the likelihood inverts a covariance
     state=("1", "d", "dk", "dd"),
     letters=_components(),
     output="nk",
 )
+_COVARIANCE = Work(apply=(*_APPLY, "ndd", "ddd"), state=("1", "d", "dd"))
 _ENCODING = Work(fit=("1", "nd", "nld"), apply=("1", "n", "nd", "e"), state=("1", "d"), output="nd")
 _SCALING = Work(fit=("1", "n", "nd", "e"), output="nd", state=("1", "d"))
 _LINEAR = Work(state=("1", "d"))
@@ -173,6 +174,10 @@ WORK: dict[str, Work] = {
         output="nk",
     ),
     "cluster.SpectralClustering": _PAIRS,
+    **{
+        f"covariance.{name}": _COVARIANCE
+        for name in ("EmpiricalCovariance", "LedoitWolf", "OAS", "ShrunkCovariance")
+    },
     "decomposition.IncrementalPCA": _DECOMPOSITION,
     "decomposition.PCA": _DECOMPOSITION,
     "decomposition.TruncatedSVD": _DECOMPOSITION,
