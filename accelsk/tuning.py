@@ -17,9 +17,11 @@ from typing import Any, TextIO
 from accelsk import warmup
 from accelsk._progress import Progress
 from accelsk.costs import machine, startup, store
+from accelsk.costs.budget import Budget
 from accelsk.costs.decision import name_of
-from accelsk.costs.measure import GRID, Budget, ClassMeasuring, Grid, Point
+from accelsk.costs.measure import ClassMeasuring
 from accelsk.costs.model import Table
+from accelsk.costs.points import GRID, Grid, Point
 from accelsk.costs.work import WORK, Work
 from accelsk.device import probe
 

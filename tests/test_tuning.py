@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 import accelsk
 from accelsk import runtime, tuning, warmup
-from accelsk.costs import machine, samples, startup, store
+from accelsk.costs import budget, machine, samples, startup, store
 from accelsk.costs import measure as measure_module
 from accelsk.costs.measure import ClassMeasuring, measure
 from accelsk.costs.model import CPU, Curve, Table
@@ -147,7 +147,7 @@ def clock(monkeypatch, gpu, defaults):
     """The engine takes 2 ms for anything, scikit-learn 1 us for a row and, to fit, 1 us more
     for each pair of rows."""
     found = _Clock()
-    for module in (tuning, measure_module, warmup):
+    for module in (tuning, budget, measure_module, warmup):
         for name in ("perf_counter", "sleep"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, found.sleep if name == "sleep" else found)

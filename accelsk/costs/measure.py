@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
-from math import log
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from accelsk import config
 from accelsk.costs import samples
+from accelsk.costs.budget import Budget, Growth
 from accelsk.costs.decision import jobs, name_of
 from accelsk.costs.measurement import Measurement
 from accelsk.costs.model import CPU, Observation, Table
+from accelsk.costs.points import GRID, Grid, Point
 from accelsk.costs.work import ALIASES, letters
 from accelsk.estimator import SLOT
 from accelsk.exceptions import Refusal
 from accelsk.profiling.events import listening
 from accelsk.registry import to_sklearn
 
-__all__ = ["GRID", "Budget", "ClassMeasuring", "Grid", "Point", "measure"]
+__all__ = ["ClassMeasuring", "measure"]
 
 logger = logging.getLogger("accelsk")
 
@@ -36,69 +34,11 @@ _LONG, _OFTEN = 0.01, 4
 #: A call that takes so many times what was expected is made again.
 _SURPRISE = 4
 
-#: No call is begun that may be expected to take more than this part of the time that is left.
-_PART = 0.01
-
 #: The CPU is not waited for where the GPU is so many times as fast, from so many seconds on.
 _FAR, _FAR_FROM = 8, 0.03
 
-#: The power of the rows by which a call is taken to grow that has been measured once.
-_POWER = 0.7
-
-#: From this many elements on, calls are made with data on the device and in float32, too.
-_LARGE = 200_000
-
 #: A model that is only used is fitted on no more rows.
 _TRAINING_ROWS = 20_000
-
-
-#: The sizes to measure, rows and columns, in the order in which they are measured: where the time
-#: is short, the first few have to say what grows with what.
-Grid = Sequence[tuple[int, int]]
-
-GRID: Grid = (
-    (64, 8),
-    (1_000, 8),
-    (64, 256),
-    (8_000, 64),
-    (8_000, 8),
-    (1_000, 256),
-    (64_000, 8),
-    (8_000, 256),
-    (500_000, 8),
-    (60_000, 256),
-    (250, 64),
-    (2_500, 8),
-    (3_000_000, 8),
-    (6, 256),
-)
-
-
-class Budget:
-    """The seconds that are left, and what of them one call may take."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = perf_counter() + seconds
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left."""
-        return self._end - perf_counter()
-
-    def allows(self, expected: float | None) -> bool:
-        """Whether a call may be begun; None means that nobody knows what it will take."""
-        left = self.left
-        return left > 0 and (expected is None or expected <= _PART * left)
-
-    @contextmanager
-    def part(self, share: float) -> Iterator[None]:
-        """Leave no more than a share of what is left to what is done within a ``with`` block."""
-        end = self._end
-        self._end = perf_counter() + share * self.left
-        try:
-            yield
-        finally:
-            self._end = end
 
 
 def _clock(call: Callable[[], Any]) -> float:
@@ -107,56 +47,6 @@ def _clock(call: Callable[[], Any]) -> float:
     if (cupy := sys.modules.get("cupy")) is not None:
         cupy.cuda.Device().synchronize()
     return perf_counter() - start
-
-
-class Point:
-    """One size, and what a class has to do there.
-
-    Parameters
-    ----------
-    cls : type
-    rows, columns : int
-    index : int
-        The place of the size in the grid.
-    """
-
-    def __init__(self, cls: Any, rows: int, columns: int, index: int) -> None:
-        self.cls = cls
-        # two sizes after each other have the same hyperparameters, so that they differ in size
-        self.variant = index // 2
-        self.rows = rows
-        self.columns = 1 if samples.takes_labels_only(cls) else columns
-
-    @cached_property
-    def data(self) -> samples.Sample:
-        return samples.sample(self.cls, self.rows, self.columns)
-
-    @property
-    def large(self) -> bool:
-        enough = self.rows * self.columns >= _LARGE
-        return enough and type(self.data.X) is np.ndarray
-
-    def new(self, *, plain: bool = False) -> Any:
-        estimator = samples.new(self.cls, self.variant)
-        return to_sklearn(estimator) if plain else estimator
-
-    def transformed(self, plain: Any) -> Point:
-        """Return the same with what a fitted transformer makes of the data."""
-        point = copy.copy(self)
-        given = samples.arguments(plain, "transform", self.data)
-        point.data = samples.Sample(*[plain.transform(**given or {})] * 2)
-        return point
-
-    def narrow(self) -> samples.Sample:
-        return self.data._replace(X=self.data.X.astype(np.float32))
-
-    def sent(self) -> samples.Sample:
-        from accelsk.device.transfer import to_device
-
-        return self.data._replace(X=to_device(self.data.X))
-
-    def first_rows(self, rows: int) -> samples.Sample:
-        return samples.Sample(*(None if v is None else v[:rows] for v in self.data))
 
 
 class _Fitted:
@@ -169,31 +59,6 @@ class _Fitted:
     @cached_property
     def plain(self) -> Any:
         return to_sklearn(self.model)
-
-
-class _Growth:
-    """The newest times of a method in one place, and how they grow with the rows."""
-
-    def __init__(self, most: float) -> None:
-        self._most = most
-        self._newest: dict[int, tuple[int, float, float]] = {}  # rows, seconds, power by columns
-
-    def add(self, point: Point, seconds: float) -> None:
-        seconds = max(seconds, 1e-9)  # as little as a clock tells
-        power = _POWER
-        if point.columns in self._newest:
-            rows, before, power = self._newest.pop(point.columns)
-            if rows < point.rows:
-                # what takes the same at any size hides at first how the rest grows
-                slope = log(seconds / before) / log(point.rows / rows) + 0.5
-                power = min(max(slope, _POWER), self._most)
-        self._newest[point.columns] = point.rows, seconds, power
-
-    def at(self, point: Point) -> float:
-        """Return what the method may be expected to take."""
-        columns = point.columns if point.columns in self._newest else [*self._newest][-1]
-        rows, seconds, power = self._newest[columns]
-        return seconds * (point.rows / rows) ** power * max(point.columns / columns, 1.0)
 
 
 class ClassMeasuring:
@@ -215,7 +80,7 @@ class ClassMeasuring:
         self.budget = budget
         self.defaults = defaults
         self.result = Measurement(name_of(cls) or cls.__qualname__)
-        self._growth: dict[tuple[str, str], _Growth] = {}
+        self._growth: dict[tuple[str, str], Growth] = {}
         self._fitted: dict[int, _Fitted] = {}
         names = [name for engine in cls._accelsk_engines for name in engine.methods]
         names = [ALIASES[name] if ALIASES.get(name) in names else name for name in names]
@@ -326,7 +191,7 @@ class ClassMeasuring:
         if (method, place) not in self._growth:
             terms = self.result.work.terms(method, on_cpu=place == CPU)
             most = max((term.count("n") for term in terms), default=1)
-            self._growth[method, place] = _Growth(max(most, 1))
+            self._growth[method, place] = Growth(max(most, 1))
         self._growth[method, place].add(point, seconds)
 
     def _record(
