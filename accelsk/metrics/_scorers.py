@@ -14,7 +14,7 @@ __all__ = ["check_scoring", "plain"]
 
 def plain(value: Any) -> Any:
     """Return scikit-learn's function where `value` is ours that stands for it."""
-    original = getattr(value, "__wrapped__", None)
+    original: Any = getattr(value, "__wrapped__", None)
     try:
         ours = registry.accelerated_functions().get(original)
     except TypeError:  # not hashable, so none of scikit-learn's
