@@ -53,7 +53,7 @@ def test_a_fit_goes_where_it_is_expected_to_end_sooner(auto: Any, cls: Any, rows
     assert estimate is not None
     with accelsk.profile(quiet=True) as results:
         cls().fit(X, y)
-    (stats,) = results.method_calls.values()
+    stats = results.method_calls[f"{cls.__name__}.fit"]  # scikit-learn's may call others
     assert stats.cpu_calls == estimate.on_cpu
     assert all("sooner on the CPU" in reason for reason in stats.fallback_reasons)
 
@@ -91,8 +91,8 @@ def test_tuning_measures_both_sides_within_its_time(
     on_gpu.expected = False
     monkeypatch.setattr(warmup, "compile_in_processes", lambda seconds: 0)
     start = perf_counter()
-    table = tuning.tune(4.0, classes=[Ridge, StandardScaler], stream=io.StringIO())
-    assert perf_counter() - start < 12  # loading and compiling come on top, if nobody has yet
+    table = tuning.tune(8.0, classes=[Ridge, StandardScaler], stream=io.StringIO())
+    assert perf_counter() - start < 16  # loading and compiling come on top, if nobody has yet
     for call in ("linear_model.Ridge.fit", "preprocessing.StandardScaler.transform"):
         for place in (CPU, "moments"):
             rows = {point[0] for point in table.measured[call][place]}

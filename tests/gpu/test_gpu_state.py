@@ -219,6 +219,7 @@ sys.path[:0] = {path!r}
 warnings.simplefilter("ignore")
 import accelsk
 from gpu_oracle import outcomes
+accelsk.set_config(device="gpu")  # as in the process that fitted them
 with open(sys.argv[1], "rb") as file:
     models = pickle.load(file)
 found = {{}}
