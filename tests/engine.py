@@ -332,11 +332,8 @@ class GenericEngine(ObedientEngine):
         arguments = dict(call.arguments)
         if call.X.given:
             # in the layout that the original would see: the last digit may hang on it
-            arguments["X"] = (
-                np.array(arguments["X"])
-                if self.any_dtype
-                else np.array(call.X.array, dtype=call.X.dtype)
-            )
+            dtype = None if self.any_dtype else call.X.dtype
+            arguments["X"] = np.array(arguments["X"], dtype=dtype)
         for name in ("y", "sample_weight"):
             if call.argument(name).kind not in ("none", "scalar", "other"):
                 arguments[name] = np.array(call.argument(name).array)

@@ -316,6 +316,15 @@ def stories(draw: Any, subject: Subject) -> tuple[dict[str, Any], list[tuple[str
     return parameters, steps
 
 
+def _in_words_of(theirs: Any, error: Any) -> Any:
+    """Return an error as the original would word it: two packages may have classes of one name."""
+    if error is None:
+        return None
+    kind, text = error
+    ours = f"{type(theirs).__module__.partition('.')[0].title()}{type(theirs).__name__}"
+    return kind, text.replace(ours, type(theirs).__name__)
+
+
 def tell(subject: Subject, story: tuple[dict[str, Any], list[tuple[str, Table]]]) -> None:
     """Act the story with both classes and assert that nobody could tell them apart."""
     parameters, steps = story
@@ -330,7 +339,8 @@ def tell(subject: Subject, story: tuple[dict[str, Any], list[tuple[str, Table]]]
         operation = operations[name]
         mine = outcome_of(lambda o=operation, e=ours, t=table: o(e, t, subject))
         other = outcome_of(lambda o=operation, e=theirs, t=table: o(e, t, subject))
-        assert mine[1] == other[1], f"{name}: {mine[1]} against {other[1]}"
+        error = _in_words_of(theirs, mine[1])
+        assert error == other[1], f"{name}: {error} against {other[1]}"
         assert sorted(map(str, mine[2])) == sorted(map(str, other[2])), name
         if mine[0] is not None:
             assert_same(mine[0][1], other[0][1], name, tolerance)

@@ -135,7 +135,6 @@ def _subject_of(name: str) -> Subject:
     cls = all_classes()[name]
     original, case = cls._accelsk_original, case_of(cls)
     generic = generic_of(original)
-    generic._accelsk_engines[0].any_dtype = True
     options = {
         parameter: [option.value for option in options_of(cls, parameter)]
         for parameter in set(cls._get_param_names()) - _LEFT_ALONE
