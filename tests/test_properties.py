@@ -100,6 +100,9 @@ _CHAOTIC = {
 }
 _ANYTHING = 1e300
 
+#: Classes that change a hyperparameter in their fit, with the value that they give it.
+_CHANGED_BY_FIT = {"umap.UMAP": {"n_jobs": 1}}
+
 #: Classes that hand a fit on to an estimator of their own and copy its names, if it has any.
 _STALE_NAMES = {"linear_model.RidgeCV", "linear_model.RidgeClassifierCV"}
 
@@ -145,7 +148,7 @@ def _subject_of(name: str) -> Subject:
         tuple(method for method in _METHODS if hasattr(original, method)),
         _fitted_array(original, case),
         LABELS if is_classifier(original(**case.parameters)) else TARGETS,
-        case.parameters,
+        {**case.parameters, **_CHANGED_BY_FIT.get(name, {})},
         _ANYTHING if name in _CHAOTIC else 1e-5,
         ("feature_names_in_",) if name in _STALE_NAMES else (),
     )
