@@ -57,7 +57,7 @@ class EmpiricalCovarianceOnMoments(MomentsEngine):
 
     methods = ("fit", "score", "mahalanobis")
     min_rows = 2
-    rules = (inputs.PRECISION, *_TEST_ROWS)
+    rules = (inputs.PRECISION, inputs.HIDDEN_PRECISION, *_TEST_ROWS)
     state = ("location_", "covariance_", "precision_")
 
     def fit(self, call: Call, X: Any) -> Outcome:

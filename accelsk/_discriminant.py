@@ -43,6 +43,7 @@ class DiscriminantOnMoments(MomentsEngine, abc.ABC):
     min_rows = 2
     rules: tuple[Rule, ...] = (
         inputs.PRECISION,
+        inputs.HIDDEN_PRECISION,
         inputs.LABELS,
         refuse(
             Invalid("solver='svd' with shrinkage or covariance_estimator"),

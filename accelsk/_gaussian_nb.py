@@ -38,12 +38,12 @@ class GaussianNBOnMoments(MomentsEngine):
     """The moments of each class, about estimates of its own mean; labels stay on the host."""
 
     methods = NaiveBayesOnCupy.methods
-    rules = (*NaiveBayesOnCupy.rules, inputs.PRECISION)
+    rules = (*NaiveBayesOnCupy.rules, inputs.PRECISION, inputs.HIDDEN_PRECISION)
     state = ("theta_", "var_", "class_count_", "class_prior_")
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
-        return self._updated(call, None, codes, classes)
+        return self._updated(call, None, codes, inputs.listed(classes))
 
     def partial_fit(self, call: Call, model: Any) -> Outcome:
         if call.continues:
@@ -56,6 +56,8 @@ class GaussianNBOnMoments(MomentsEngine):
 
     def _updated(self, call: Call, before: Any, codes: Any, classes: np.ndarray) -> Outcome:
         new, largest = _moments(call, codes, len(classes))
+        if ((new.mass > 0) & np.isclose(new.mass, 0)).any():
+            raise Refusal("a class weighs so little that scikit-learn leaves its rows out")
         epsilon = call.parameters["var_smoothing"] * dtype_of(call).type(largest)
         if before is None:
             dtype = dtype_of(call) if _keeps_float32() else np.dtype(np.float64)

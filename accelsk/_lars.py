@@ -17,6 +17,7 @@ from accelsk._linear_moments import (
 )
 from accelsk.algorithms.least_squares import Factor, factor
 from accelsk.algorithms.moments import Moments
+from accelsk.engines import inputs
 from accelsk.engines.base import Call, Rule, only, refuse
 from accelsk.exceptions import Refusal
 
@@ -34,6 +35,7 @@ class _OnPath(Solved):
     rules: tuple[Rule, ...] = (
         QUIET,
         LONG,
+        inputs.HIDDEN_PRECISION,
         only("precompute", "auto", True),
         few_features(5_000),
     )

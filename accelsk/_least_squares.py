@@ -143,7 +143,7 @@ class LinearRegressionOnMoments(_LeastSquares):
         ),
         # scikit-learn keeps that dtype, and answers in it
         refuse("X is float16", lambda call: call.X.dtype == np.float16, fit_only=False),
-        refuse("X is a list or frame of float32", lambda call: call.X.narrow, fit_only=False),
+        inputs.HIDDEN_PRECISION,
         inputs.EXTENDED_PRECISION,
     )
 

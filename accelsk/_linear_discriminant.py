@@ -49,6 +49,7 @@ class LinearDiscriminantOnMoments(DiscriminantOnMoments):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
+        classes = inputs.listed(classes)
         n_samples, n_features = call.X.shape
         if n_samples == len(classes):
             raise Refusal(Invalid("there are as many classes as rows"))

@@ -22,6 +22,7 @@ from accelsk._linear_moments import (
 )
 from accelsk.algorithms.least_squares import factor
 from accelsk.algorithms.moments import Moments
+from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, only, refuse
 from accelsk.exceptions import Invalid, Refusal
 
@@ -89,6 +90,7 @@ class MatchingPursuitCVOnMoments(LinearOnMoments):
     """The number of features that leaves the least error on rows left out."""
 
     rules = (
+        inputs.HIDDEN_PRECISION,
         QUIET,
         ROUTING,
         SPLITTER,

@@ -54,7 +54,7 @@ class NaiveBayesOnCupy(CupyEngine, abc.ABC):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         codes, classes = inputs.labels(call)
-        return self._outcome(call, None, X, codes, classes)
+        return self._outcome(call, None, X, codes, inputs.listed(classes))
 
     def partial_fit(self, call: Call, model: Any) -> Outcome:
         if call.continues:

@@ -214,6 +214,8 @@ class NeighborsOnCupy(DeviceEngine):
         else:
             wide = queries.astype(np.float64, copy=False)
             found = nearest_of_many(wide, index.rows, n_neighbors, index.metric.name)
+        if not bool(cupy.isfinite(found[0]).all()):
+            raise Refusal("distances overflow, and nobody can tell which is the least")
         if not call.X.given:
             found = neighbors.without_self(*found, cupy)
         return found[0].astype(self.dtype_of(call, index), copy=False), found[1]

@@ -52,7 +52,7 @@ class _Signs:
         weights = None
         if call.parameters["class_weight"]:
             weights = to_device(np.asarray(class_weights(call, codes, classes), np.float64))
-        return cls(codes, classes, weights)
+        return cls(codes, inputs.listed(classes), weights)
 
     def targets(self, codes: Any) -> Any:
         """Return a target for each class, of two classes one."""
@@ -95,6 +95,7 @@ class _OnSigns(MomentsEngine, abc.ABC):
             *super().every_rule(),
             inputs.EXTENDED_PRECISION,
             inputs.PRECISION,
+            inputs.HIDDEN_PRECISION,
             inputs.LABELS,
         )
 
@@ -261,7 +262,7 @@ class RidgeClassifierCVOnMoments(_OnSigns):
 
     def fit(self, call: Call, X: Any) -> Outcome:
         if call.parameters["cv"] is not None:
-            return self.labelled(call, searched(call), inputs.labels(call).classes)
+            return self.labelled(call, searched(call), inputs.listed(inputs.labels(call).classes))
         return super().fit(call, X)
 
     def rows(

@@ -62,6 +62,7 @@ class TruncatedSVDOnMoments(MomentsEngine):
     state = ("components_",)
     rules = (
         inputs.PRECISION,
+        inputs.HIDDEN_PRECISION,
         refuse(Invalid("one feature"), lambda call: call.X.shape[-1:] == (1,)),
         refuse(
             "more components than rows or columns",

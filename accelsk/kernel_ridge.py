@@ -76,7 +76,7 @@ class _KernelRidgeOnCupy(CupyEngine):
         y = inputs.target(call, np.float64).reshape(len(X), -1)
         weight = inputs.weights(call, np.float64)
         precomputed = call.parameters["kernel"] == "precomputed"
-        K = _symmetric(X) if precomputed else kernels.matrix(X, X, _kernel(call), cupy)
+        K = _symmetric(X) if precomputed else kernels.among(X, _kernel(call), cupy)
         if weight is not None:
             root = cupy.sqrt(weight)[:, None]
             y = y * root

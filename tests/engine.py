@@ -332,6 +332,8 @@ class GenericEngine(ObedientEngine):
         arguments = dict(call.arguments)
         if call.X.given:
             # in the layout that the original would see: the last digit may hang on it
+            if call.X.narrow and not self.any_dtype:
+                raise Refusal("nobody knows whether the original sees that X is float32")
             dtype = None if self.any_dtype else call.X.dtype
             arguments["X"] = np.array(arguments["X"], dtype=dtype)
         for name in ("y", "sample_weight"):

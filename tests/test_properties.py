@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,8 @@ _ANYTHING = 1e300
 #: Classes that change a hyperparameter in their fit, with the value that they give it.
 _CHANGED_BY_FIT = {"umap.UMAP": {"n_jobs": 1}}
 
-#: Classes that hand a fit on to an estimator of their own and copy its names, if it has any.
+#: Left out: their fit copies the feature names of an estimator of its own, if that has any, so in
+#: scikit-learn the names of an earlier fit stay, and later calls warn of them.
 _STALE_NAMES = {"linear_model.RidgeCV", "linear_model.RidgeClassifierCV"}
 
 _METHODS = (
@@ -132,6 +134,13 @@ def _fitted_array(original: type, case: Case) -> str:
     return min(found, key=found.__getitem__, default="n_features_in_")
 
 
+def _takes_rows(original: type, method: str) -> bool:
+    """Whether there is such a method, with its rows in ``X``: the test engine looks there only."""
+    return (
+        hasattr(original, method) and "X" in inspect.signature(getattr(original, method)).parameters
+    )
+
+
 @functools.cache
 def _subject_of(name: str) -> Subject:
     """Return any accelerated class as a subject, with the values that it declares."""
@@ -145,19 +154,18 @@ def _subject_of(name: str) -> Subject:
     return Subject(
         generic,
         {parameter: st.sampled_from(values) for parameter, values in options.items() if values},
-        tuple(method for method in _METHODS if hasattr(original, method)),
+        tuple(method for method in _METHODS if _takes_rows(original, method)),
         _fitted_array(original, case),
         LABELS if is_classifier(original(**case.parameters)) else TARGETS,
         {**case.parameters, **_CHANGED_BY_FIT.get(name, {})},
         _ANYTHING if name in _CHAOTIC else 1e-5,
-        ("feature_names_in_",) if name in _STALE_NAMES else (),
     )
 
 
 @settings(max_examples=5 * settings.default.max_examples)
 @given(data=st.data())
 def test_any_class_tells_the_story_of_scikit_learn(data: Any) -> None:
-    subject = _subject_of(data.draw(st.sampled_from(sorted(all_classes()))))
+    subject = _subject_of(data.draw(st.sampled_from(sorted(all_classes().keys() - _STALE_NAMES))))
     tell(subject, data.draw(stories(subject)))
 
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["KERNELS", "Kernel", "between", "landmarks", "matrix", "product"]
+__all__ = ["KERNELS", "Kernel", "among", "between", "landmarks", "matrix", "product"]
 
 #: Elements of the largest intermediate array: 512 MB in float64.
 _CHUNK = 1 << 26
@@ -124,6 +124,14 @@ def matrix(X: Any, Y: Any, kernel: Kernel, xp: Any) -> Any:
     if kernel.name == "precomputed":
         return X[:, Y]
     return KERNELS[kernel.name](X, Y, kernel, xp)
+
+
+def among(X: Any, kernel: Kernel, xp: Any) -> Any:
+    """Return the kernel between all rows of `X`, where each is at no distance from itself."""
+    K = matrix(X, X, kernel, xp)
+    if kernel.name == "rbf":
+        xp.fill_diagonal(K, 1)
+    return K
 
 
 def landmarks(X: Any, rows: Any, kernel: Kernel) -> Any:

@@ -20,10 +20,12 @@ from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
     "EXTENDED_PRECISION",
+    "HIDDEN_PRECISION",
     "Labels",
     "codes",
     "labels",
     "labels_refusals",
+    "listed",
     "matrix",
     "matrix_refusals",
     "matrix_rule",
@@ -40,6 +42,9 @@ __all__ = [
 ]
 
 _INT32_MAX = 2**31 - 1
+
+#: scikit-learn takes what no int64 equals for continuous.
+_INT64_END = 2.0**63
 
 #: scikit-learn warns where there are more than 20 classes and more than half as many as rows.
 _MANY_CLASSES = 20
@@ -181,6 +186,8 @@ def target_refusals(call: Call, *, outputs: bool) -> Iterator[str]:
         Whether ``y`` may have several columns.
     """
     yield from _column_refusals(call, "y", (1, 2) if outputs else (1,))
+    if 0 in call.y.shape[1:]:
+        yield Invalid("y has no columns")
     if call.y.given and not call.y.numeric:
         yield Invalid(f"y is not numeric ({call.y})")
 
@@ -255,14 +262,21 @@ def _coded(given: Argument) -> Labels:
     if y.dtype.kind in "iuf" and y.dtype.itemsize <= 8:
         y = to_device(y)  # where they are sorted sooner
     xp = cupy.get_array_module(y)
-    if y.dtype.kind == "f" and not bool((xp.isfinite(y) & (y == xp.rint(y))).all()):
+    if y.dtype.kind == "f" and not bool(((abs(y) < _INT64_END) & (y == xp.rint(y))).all()):
         raise Refusal(Invalid("y is continuous"))
     classes, codes = xp.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise Refusal(Invalid("y has one class only"))
     if len(classes) > _MANY_CLASSES and len(classes) > round(len(y) / 2):
         raise Refusal("y has more than half as many classes as rows")
-    return Labels(to_device(codes, np.int32), cupy.asnumpy(classes))
+    # what is sorted on the device comes back in the byte order of the machine
+    classes = cupy.asnumpy(classes).astype(given.array.dtype, copy=False)
+    return Labels(to_device(codes, np.int32), classes)
+
+
+def listed(classes: np.ndarray) -> np.ndarray:
+    """Return labels in the dtype that they have in a list, where scikit-learn passes them on so."""
+    return np.array(list(classes))
 
 
 def codes(call: Call, classes: np.ndarray) -> Any:
@@ -299,6 +313,19 @@ PRECISION = refuse(
         and call.X.dtype.kind == "f"
         and call.X.dtype.itemsize not in (4, 8)
     ),
+    fit_only=False,
+)
+
+
+def _is_hidden(call: Call) -> bool:
+    dtype = call.X.dtype
+    return call.X.narrow or (dtype is not None and dtype.kind == "f" and not dtype.isnative)
+
+
+#: Some classes take any dtype. There X keeps one that others do not see, and make float64 of.
+HIDDEN_PRECISION = refuse(
+    "X is float32 in a list, in a frame without dtypes or in another byte order",
+    _is_hidden,
     fit_only=False,
 )
 

@@ -205,9 +205,9 @@ def check(moments: Moments) -> None:
         raise Refusal(Invalid("y contains NaN or infinity, or its squares overflow"))
 
 
-def as_float(X: Any) -> Any:
-    """Return rows as float32 where they are float32, else as float64."""
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+def as_float(call: Call, X: Any) -> Any:
+    """Return rows of ``X`` as float32 where that is what scikit-learn sees, else as float64."""
+    return X.astype(np.float32 if call.X.dtype == np.float32 else np.float64, copy=False)
 
 
 def _finite(X: Any, result: Any) -> Any:
@@ -239,7 +239,7 @@ def mapped(
     flags = []
 
     def checked(X: Any) -> Any:
-        X = as_float(X)
+        X = as_float(call, X)
         result = function(X)
         flags.append(valid(X, result))
         return result
@@ -270,7 +270,7 @@ def r2(call: Call, predict: Callable[[Any], Any]) -> float:
     shift: Any = None
     total: Any = 0
     for X, Y, weight in blocks(call):
-        predicted = predict(as_float(X)).reshape(len(X), -1)
+        predicted = predict(as_float(call, X)).reshape(len(X), -1)
         if predicted.shape != Y.shape:
             raise Refusal(Invalid("y has another number of columns"))
         if shift is None:

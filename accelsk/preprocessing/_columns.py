@@ -51,8 +51,8 @@ def _refusals(call: Call) -> Iterator[str]:
         yield Invalid(f"X has {len(X.shape)} dimensions")
     elif 0 in X.shape:
         yield Invalid("X is empty")
-    elif X.dtype == np.float16:
-        yield "X is float16"
+    elif X.numeric and not _is_plain(X.dtype):
+        yield f"X has dtype {X.dtype}, and so would its categories"
     elif X.kind == "frame" and not X.numeric and not hasattr(X.value, "iloc"):
         yield f"X has columns of several types ({X})"
     elif X.kind != "frame" and X.dtype is not None and X.dtype.kind not in NUMERIC + "OU":
@@ -82,9 +82,16 @@ def columns_of(call: Call) -> list[Column]:
 
 def _of_series(series: Any) -> np.ndarray:
     array = np.asarray(series)
-    if array.dtype.kind not in NUMERIC + "OU" or array.dtype == np.float16:
+    if array.dtype.kind not in "OU" and not _is_plain(series.dtype):
         raise Refusal(f"X has a column of dtype {series.dtype}")
     return array
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether categories in a dtype are the same on the device."""
+    if not isinstance(dtype, np.dtype) or dtype.kind not in NUMERIC:
+        return False
+    return dtype.isnative and (dtype.kind != "f" or dtype.itemsize in (4, 8))
 
 
 def _column(array: Any) -> Column:

@@ -234,7 +234,7 @@ class _ByExtremes(_Scaler):
 
         found = columns.Extremes(cupy)
         for block in blocks(call, target=False):
-            found.add(as_float(block.X))
+            found.add(as_float(call, block.X))
         extremes = np.stack([to_host(row) for row in found.result()])
         if np.isinf(extremes).any():
             raise Refusal(Invalid("X contains infinity"))

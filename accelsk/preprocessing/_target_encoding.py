@@ -84,7 +84,8 @@ class _Target:
         mean = to_host(throughout.mean)[0, :, 0]
         if self.kind == "multiclass":
             return mean
-        return self.given.dtype.type(mean[0]) if self.given.dtype == np.float32 else mean[0]
+        single = self.kind == "continuous" and self.given.dtype == np.float32
+        return np.float32(mean[0]) if single else mean[0]
 
 
 class TargetEncoderOnCupy(CupyEngine):
@@ -118,6 +119,8 @@ class TargetEncoderOnCupy(CupyEngine):
         encode = partial(_tables, target, folds, sets, None if smooth == "auto" else float(smooth))
         throughout, tables = encode([len(known) for known in categories], codes)
         encodings = [row[:-1] for table in tables for row in to_host(table[0])]
+        if not all(np.isfinite(row).all() for row in encodings):
+            raise Refusal("sums of y overflow")
         model = SimpleNamespace(categories=categories, tables=[table[0] for table in tables])
         model.training = (folds, codes, [table[1:] for table in tables])
         fitted = {
