@@ -287,7 +287,8 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "deepcopy": lambda e, t, s: (copy.deepcopy(e), None),
     "clone": lambda e, t, s: (clone(e), None),
     "convert": _convert,
-    "repr": lambda e, t, s: (e, repr(e).replace(type(e).__name__, "")),
+    # where its lines end hangs on the length of the name
+    "repr": lambda e, t, s: (e, "".join(repr(e).replace(type(e).__name__, "").split())),
 }
 
 
