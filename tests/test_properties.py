@@ -105,7 +105,6 @@ _LEFT_ALONE = {
 _CHAOTIC = {
     "manifold.SpectralEmbedding",
     "cluster.SpectralClustering",
-    "hdbscan.HDBSCAN",
 }
 _ANYTHING = 1e300
 
@@ -115,6 +114,7 @@ _LEFT_OUT = {
     "linear_model.RidgeCV": _STALE,
     "linear_model.RidgeClassifierCV": _STALE,
     "manifold.TSNE": "it asks a list for its shape, where the test engine has made an array of it",
+    "hdbscan.HDBSCAN": "it fails on rows that are read-only, of which the test engine makes a copy",
     "umap.UMAP": "it changes its hyperparameters and numba's threads, and keeps what it found",
 }
 
