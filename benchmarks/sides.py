@@ -82,7 +82,7 @@ class Side:
         assert self._line is not None
         try:
             self._line.send((method, *arguments))
-            answered = self._line.poll(max(limit, 0))
+            answered = limit > 0 and self._line.poll(limit)
             succeeded, answer = self._line.recv() if answered else (False, None)
         except (EOFError, OSError):
             self.end(at_once=True)
