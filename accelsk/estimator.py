@@ -18,19 +18,17 @@ import sys
 import threading
 import warnings
 import weakref
-import zlib
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
 from pydoc import locate
 from typing import Any, ClassVar
 
-import numpy as np
 import sklearn
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from accelsk.engines.base import Engine
+from accelsk.fingerprints import compared_names, fingerprint, fingerprint_of_private
 from accelsk.introspection import assigned_names
 
 __all__ = ["SLOT", "STANDING", "Accelerated", "Counterpart", "DeviceState", "PlainCall"]
@@ -142,11 +140,12 @@ class DeviceState:
         return self._fingerprint == self._take_fingerprint(estimator)
 
     def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
-        fitted = estimator._accelsk_fitted_names()
+        engine = self.engine
+        compared = compared_names(estimator._accelsk_class, engine.methods, engine.per_row)
         return {
-            name: _fingerprint(value)
+            name: fingerprint_of_private(value) if name.startswith("_") else fingerprint(value)
             for name, value in list(vars(estimator).items())
-            if name in fitted and not name.startswith("_") and name not in self.engine.per_row
+            if name in compared
         }
 
     @classmethod
@@ -163,41 +162,6 @@ class DeviceState:
 
 
 os.register_at_fork(before=DeviceState.fetch_all)
-
-
-class _Identity:
-    """Equal to itself alone. Keeps its object, so that no other gets the same address."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.value is other.value
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _fingerprint(value: Any) -> Any:
-    """Return what differs once `value` is changed in place, arrays inside it included.
-
-    Other objects, the trees of a forest for one, are told by their identity.
-    """
-    if isinstance(value, np.ndarray):
-        if value.dtype.hasobject:
-            return value.shape, [_fingerprint(item) for item in value.flat]
-        plain = np.ascontiguousarray(value)
-        content = plain.data if value.dtype.kind in "biufc" else plain.tobytes()
-        return value.shape, value.dtype.str, zlib.crc32(content)
-    if sparse.issparse(value):
-        arrays = (item for item in vars(value).values() if isinstance(item, np.ndarray))
-        return value.shape, [_fingerprint(array) for array in arrays]
-    if isinstance(value, (list, tuple)):
-        return [_fingerprint(item) for item in value]
-    if isinstance(value, dict):
-        return [(key, _fingerprint(item)) for key, item in value.items()]
-    if isinstance(value, (bool, int, float, str, bytes)) and value == value:  # NaN does not
-        return value
-    return _Identity(value)
 
 
 @functools.cache

@@ -25,6 +25,7 @@ __all__ = [
     "reached_names",
     "remember",
     "replaced",
+    "used_names",
     "validates_input",
 ]
 
@@ -84,6 +85,18 @@ def reached_names(cls: type, method: str) -> frozenset[str]:
     The answer errs on the side of too many: any name in the code counts.
     """
     return frozenset(_reached_codes(cls, method))
+
+
+@functools.cache
+def used_names(cls: type, methods: tuple[str, ...]) -> frozenset[str]:
+    """Return the names in the code of `methods` of `cls`, and of what they call of it."""
+    return frozenset(
+        name
+        for method in methods
+        for codes in _reached_codes(cls, method).values()
+        for code in codes
+        for name in code.co_names
+    )
 
 
 @functools.cache

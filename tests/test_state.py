@@ -31,7 +31,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 import accelsk
-from accelsk.estimator import SLOT, DeviceState, _fingerprint
+from accelsk.estimator import SLOT, DeviceState
+from accelsk.fingerprints import fingerprint
 
 
 @pytest.fixture
@@ -234,15 +235,15 @@ def _set(path):
     ids=range(13),
 )
 def test_a_change_inside_an_attribute_is_noticed_and_nothing_else(value, change):
-    before = _fingerprint(value)
-    assert before == _fingerprint(value)
+    before = fingerprint(value)
+    assert before == fingerprint(value)
     change(value)
-    assert before != _fingerprint(value)
+    assert before != fingerprint(value)
 
 
 def test_what_is_not_equal_to_itself_is_no_change():
     value = [float("nan"), np.array(["x", np.nan], dtype=object)]
-    assert _fingerprint(value) == _fingerprint(value)
+    assert fingerprint(value) == fingerprint(value)
 
 
 def test_labels_of_text_cost_no_second_model(labelled):
