@@ -12,7 +12,6 @@ import inspect
 import logging
 import os
 import sys
-import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,15 +23,21 @@ import sklearn
 from accelsk import _sklearn, costs, residency
 from accelsk._sklearn import AvailableIfDescriptor
 from accelsk.config import Config, current
-from accelsk.device.errors import poisons_context
+from accelsk.device.errors import leave_unmended, loses_gpu
 from accelsk.device.foreign import adopted_arguments, in_kind
-from accelsk.device.memory import free_pools, is_out_of_memory
-from accelsk.device.probe import disable
+from accelsk.device.memory import is_out_of_memory, make_room, with_room
 from accelsk.device.transfer import is_device_array, on_host, settle, to_host
 from accelsk.engines import repeats
 from accelsk.engines.base import Call, Outcome, fits
 from accelsk.estimator import SLOT, Accelerated, DeviceState
-from accelsk.exceptions import FallbackError, FallbackWarning, Invalid, Refusal, Sooner
+from accelsk.exceptions import (
+    FallbackError,
+    FallbackWarning,
+    Invalid,
+    LostModelError,
+    Refusal,
+    Sooner,
+)
 from accelsk.introspection import validates_input
 from accelsk.planning import Method, Plan, failure, first_willing, plan
 from accelsk.profiling.events import Stopwatch, heard, report
@@ -92,17 +97,13 @@ def _announce(outcome: Outcome) -> None:
 
 def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     """Return the result of the planned call and the plan; or the plan for what is next in turn."""
-    assert plan.call is not None
-    rewind = _rewind(plan.call)
+    call = plan.call
+    assert call is not None
+    rewind = _rewind(call)
+    # what an estimator was fitted to before is idle while it is fitted anew
+    keep = None if call.fits and not call.continues else estimator
     try:
-        try:
-            return _run(plan, estimator), plan
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            _free_memory(error)
-            rewind()
-            return _run(plan, estimator), plan
+        return with_room(lambda: _run(plan, estimator), keep, rewind), plan
     except Refusal as refusal:
         reason = refusal.reason
     except Exception as error:
@@ -112,7 +113,7 @@ def _attempt(plan: Plan, estimator: Accelerated) -> tuple[Any, Plan]:
     if isinstance(reason, Invalid):
         return None, Plan(plan.name, None, None, reasons)
     others = [engine for engine in plan.others if engine.unusable() is None]
-    return None, first_willing(plan.name, plan.call, others, current().reproducible, reasons)
+    return None, first_willing(plan.name, call, others, current().reproducible, reasons)
 
 
 def _rewind(call: Call) -> Callable[[], None]:
@@ -132,19 +133,10 @@ def _rewind(call: Call) -> Callable[[], None]:
 
 def diagnose(error: Exception) -> str:
     """Return the reason to give for a failure of an engine, and see to what has to be done."""
-    if poisons_context(error):
-        disable(f"a CUDA error made it unusable ({error})")
-        return f"a CUDA error: {error}"
     if is_out_of_memory(error):
-        _free_memory(error)
+        make_room(error)
         return "the GPU ran out of memory"
-    return failure(error)
-
-
-def _free_memory(error: Exception) -> None:
-    """Free what the failed attempt held, and what CuPy keeps for later."""
-    traceback.clear_frames(error.__traceback__)  # their variables hold arrays
-    free_pools()
+    return f"a CUDA error: {error}" if loses_gpu(error) else failure(error)
 
 
 #: Arguments of these types are on the host, whatever they hold.
@@ -218,6 +210,8 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
             if is_device_array(result) and heard():
                 settle()  # or the next call would be told to have taken the time
     except BaseException as error:
+        if not isinstance(error, LostModelError) and (loses_gpu(error) or is_out_of_memory(error)):
+            leave_unmended()
         report(watch.event(chosen.name, None, chosen.reasons, error))
         raise
     costs.ran(estimator, method.owner, method.name, chosen.expected, chosen.engine)
@@ -244,27 +238,33 @@ def _fall_back(
     if objects and not invalid:
         object_to(config, chosen)
     if fits(method.name):
-        _release_before_refit(estimator)
+        _release_before_refit(estimator, goes_on=method.name == "partial_fit")
     data = args[0] if args else kwargs.get("X", kwargs.get("y"))
     if any(is_device_array(value) for value in (*args, *kwargs.values())):
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
     result = method.run_original(estimator, args, kwargs)
+    if fits(method.name):
+        DeviceState.drop_lost(estimator)
     if invalid:  # it was expected to raise
         object_to(config, chosen)
     return result if part is not None or on_host(data) else residency.sent_back(result)
 
 
-def _release_before_refit(estimator: Accelerated) -> None:
+def _release_before_refit(estimator: Accelerated, *, goes_on: bool) -> None:
     """Have the attributes of an earlier fit on the host, where scikit-learn leaves them.
 
-    A model that cannot be fetched any more does not keep its estimator from being fitted anew.
+    A model that cannot be fetched any more does not keep its estimator from being fitted anew. One
+    that is lost says so until that is done; a fit that goes on from it would start from nothing.
     """
     try:
         estimator._accelsk_release()
     except Exception as error:
-        logger.debug("an earlier fit could not be fetched", exc_info=error)
-        DeviceState.drop(estimator)
+        if goes_on:
+            raise
+        if not isinstance(error, LostModelError):
+            logger.debug("an earlier fit could not be fetched", exc_info=error)
+            DeviceState.drop(estimator)
 
 
 def object_to(config: Config, chosen: Plan) -> None:

@@ -9,15 +9,12 @@ model stands for until they are fetched, and must agree with afterwards.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import copyreg
 import functools
-import logging
-import os
 import sys
-import threading
 import warnings
-import weakref
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
 from pydoc import locate
@@ -28,140 +25,17 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from accelsk.engines.base import Engine
-from accelsk.fingerprints import compared_names, fingerprint, fingerprint_of_private
+from accelsk.exceptions import LostModelError
 from accelsk.introspection import assigned_names
+from accelsk.state import SLOT, DeviceState
 
 __all__ = ["SLOT", "STANDING", "Accelerated", "Counterpart", "DeviceState", "PlainCall"]
-
-logger = logging.getLogger("accelsk")
-
-#: The name under which an instance holds its `DeviceState`. It never leaves the process.
-SLOT = "_accelsk_state"
 
 #: The classes that stand under the names of their originals now, as `accelsk.patch` has put them.
 STANDING: set[type] = set()
 
 #: Set by scikit-learn's input validation rather than by a fit itself.
 _INPUT_NAMES = frozenset({"n_features_in_", "feature_names_in_"})
-
-
-class DeviceState:
-    """A fitted model on an engine, and how it stands to the attributes on the host.
-
-    Parameters
-    ----------
-    engine : Engine
-    model : object
-        The engine's fitted model.
-    fetched : bool
-        Whether the fitted attributes are on the host already.
-    """
-
-    #: Every state whose attributes are on the device alone, by identity.
-    unfetched: ClassVar = weakref.WeakValueDictionary[int, "DeviceState"]()
-
-    #: The states of estimators that were fitted elsewhere, by the identity of the estimator. Their
-    #: ``__dict__`` stays what scikit-learn made it: a prediction changes nothing that can be seen.
-    restored: ClassVar[dict[int, DeviceState]] = {}
-
-    #: How many rows the model was fitted on, where that is known.
-    rows: int | None = None
-
-    def __init__(
-        self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
-    ) -> None:
-        self.engine = engine
-        self.model = model
-        self.fetched = fetched
-        self._lock = threading.RLock()
-        forget = functools.partial(self._forget, id(estimator))
-        self._owner = weakref.ref(estimator, forget if fetched else None)
-        self._fingerprint = self._take_fingerprint(estimator)
-        if not fetched:
-            self.unfetched[id(self)] = self
-        if "__getattr__" not in Accelerated.__dict__:
-            _watch_attributes()
-
-    @classmethod
-    def of(cls, estimator: Accelerated) -> DeviceState | None:
-        """Return the state of `estimator`, if it has one.
-
-        Where its ``__dict__`` was copied from another estimator's, it gets a state of its own
-        as long as attributes are to be fetched, so that both get them.
-        """
-        own = estimator.__dict__
-        state: DeviceState | None = own.get(SLOT) or cls.restored.get(id(estimator))
-        if state is None or state._owner() is estimator:
-            return state
-        if state.fetched:
-            cls.drop(estimator)
-            return None
-        rows, state = state.rows, cls(state.engine, state.model, estimator, fetched=False)
-        own[SLOT], state.rows = state, rows
-        return state
-
-    @classmethod
-    def drop(cls, estimator: Accelerated) -> None:
-        """Forget the state of `estimator`, if it has one."""
-        estimator.__dict__.pop(SLOT, None)
-        cls.restored.pop(id(estimator), None)
-
-    @classmethod
-    def _forget(cls, key: int, _: object) -> None:
-        cls.restored.pop(key, None)
-
-    def __reduce__(self) -> tuple[type, tuple]:
-        # where a class of somebody's own puts the whole ``__dict__`` into a pickle or copy
-        return type(None), ()
-
-    def fetch(self, estimator: Accelerated) -> None:
-        """Put the fitted attributes on `estimator`, once."""
-        with self._lock:
-            if self.fetched:
-                return
-            try:
-                attributes = self.engine.attributes(estimator, self.model)
-            except Exception as error:
-                name = type(estimator).__name__
-                error.add_note(f"The fitted attributes of this {name} could not leave the GPU.")
-                raise
-            for name, value in attributes.items():
-                estimator.__dict__.setdefault(name, value)
-            self.fetched = True
-            # those that were at hand before may have been changed since
-            self._fingerprint = self._take_fingerprint(estimator) | self._fingerprint
-            self.unfetched.pop(id(self), None)
-
-    def is_current(self, estimator: Accelerated) -> bool:
-        """Whether the attributes still are what the model was made from or gave out.
-
-        Assignments are seen by ``Accelerated.__setattr__``; this finds changes made in place.
-        """
-        return self._fingerprint == self._take_fingerprint(estimator)
-
-    def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
-        engine = self.engine
-        compared = compared_names(estimator._accelsk_class, engine.methods, engine.per_row)
-        return {
-            name: fingerprint_of_private(value) if name.startswith("_") else fingerprint(value)
-            for name, value in list(vars(estimator).items())
-            if name in compared
-        }
-
-    @classmethod
-    def fetch_all(cls) -> None:
-        """Fetch whatever is on the device alone: CUDA does not survive what comes next."""
-        for reference in cls.unfetched.valuerefs():
-            state = reference()
-            owner = None if state is None else state._owner()
-            if state is not None and owner is not None:
-                try:
-                    state.fetch(owner)
-                except Exception as error:
-                    logger.warning("A fitted %s stays on the GPU: %s", type(owner).__name__, error)
-
-
-os.register_at_fork(before=DeviceState.fetch_all)
 
 
 @functools.cache
@@ -253,14 +127,21 @@ class Counterpart(BaseEstimator, metaclass=ABCMeta):
         self._accelsk_fetch()
         state = dict(super().__getstate__())
         state.pop(SLOT, None)
-        original = self._accelsk_original.__module__
-        if type(self) is self._accelsk_class and original.startswith("sklearn."):
+        if self._accelsk_keeps_version():
             # scikit-learn checks the version where the pickle loads as a class of its own
             state["_sklearn_version"] = sklearn.__version__
         return state
 
+    @classmethod
+    def _accelsk_keeps_version(cls) -> bool:
+        """Whether scikit-learn would write its version into a pickle: for classes of its own."""
+        its_own = cls._accelsk_original.__module__.startswith("sklearn.")
+        return its_own and cls is cls._accelsk_class
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        version = state.pop("_sklearn_version", sklearn.__version__)
+        unknown = "pre-0.18" if self._accelsk_keeps_version() else sklearn.__version__
+        version = state.pop("_sklearn_version", unknown)
+        state.pop(SLOT, None)  # no pickle of ours has it
         if version != sklearn.__version__:
             warnings.warn(
                 InconsistentVersionWarning(
@@ -366,12 +247,14 @@ class Accelerated(Counterpart):
     ) -> None:
         """Take over what `engine` fitted on so many rows, in place of all earlier fitted state."""
         own = self.__dict__
-        DeviceState.drop(self)
-        for name in _INPUT_NAMES | self._accelsk_fitted_names():
-            own.pop(name, None)
-        own.update(attributes)
-        own[SLOT] = DeviceState(engine, model, self, fetched=False)
-        own[SLOT].rows = rows[0] if rows else None
+        _watch_attributes()
+        with DeviceState.held_still(self):
+            DeviceState.drop(self)
+            for name in _INPUT_NAMES | self._accelsk_fitted_names():
+                own.pop(name, None)
+            own.update(attributes)
+            own[SLOT] = DeviceState(engine, model, self, fetched=False)
+            own[SLOT].rows = rows[0] if rows else None
         # `check_is_fitted` wants to see an attribute; a `__getattr__` of the user's fetches none
         seen = any(name.endswith("_") and not name.startswith("__") for name in own)
         if not seen or type(self).__getattr__ is not Accelerated.__getattr__:
@@ -380,12 +263,20 @@ class Accelerated(Counterpart):
     def _accelsk_model(self, engine: Engine) -> Any:
         """Return the fitted model of `engine`, made from the attributes where need be."""
         state = DeviceState.of(self)
-        if state is not None and state.engine is engine and state.is_current(self):
-            return state.model
+        if state is not None:
+            model, current = state.model_for(self, engine)
+            if current:
+                return model
         self._accelsk_release()
         model = engine.restore(self)
+        _watch_attributes()
         DeviceState.restored[id(self)] = DeviceState(engine, model, self, fetched=True)
         return model
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if self._accelsk_held():
+            self._accelsk_release()  # it stands for what is replaced
+        super().__setstate__(state)
 
     def __dir__(self) -> list[str]:
         try:
@@ -402,7 +293,8 @@ class Accelerated(Counterpart):
 
 def _getattr(self: Accelerated, name: str) -> Any:
     state = self.__dict__.get(SLOT)
-    if state is not None and not state.fetched and name in self._accelsk_fitted_names():
+    to_fetch = state is not None and not (state.fetched and state.belongs_to(self))
+    if to_fetch and name in self._accelsk_fitted_names():
         self._accelsk_fetch()
     # Python comes here too when a property raised an AttributeError (NotFittedError is one);
     # looking the name up again raises that same error.
@@ -412,17 +304,25 @@ def _getattr(self: Accelerated, name: str) -> Any:
 def _setattr(self: Accelerated, name: str, value: Any) -> None:
     # a fit in scikit-learn comes here a dozen times: mostly there is nothing to release
     if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
-        self._accelsk_release()
+        _let_go(self)
     super(Accelerated, self).__setattr__(name, value)
 
 
 def _delattr(self: Accelerated, name: str) -> None:
     if (SLOT in self.__dict__ or DeviceState.restored) and self._accelsk_minds(name):
-        self._accelsk_release()
+        _let_go(self)
     super(Accelerated, self).__delattr__(name)
 
 
+def _let_go(estimator: Accelerated) -> None:
+    """Have the attributes on the host before one changes; lost ones keep it from nothing."""
+    with contextlib.suppress(LostModelError):
+        estimator._accelsk_release()
+
+
 def _watch_attributes() -> None:
+    if "__getattr__" in Accelerated.__dict__:
+        return
     methods = {"__setattr__": _setattr, "__delattr__": _delattr, "__getattr__": _getattr}
     for name, function in methods.items():
         setattr(Accelerated, name, function)

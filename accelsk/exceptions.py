@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sklearn.exceptions import NotFittedError as _NotFittedError
+
 from accelsk._mirror import mirror
 
 _originals, __getattr__, __dir__ = mirror(__name__)
 
-__all__ = [*_originals, "FallbackError", "FallbackWarning", "Invalid", "Refusal", "Sooner"]
+__all__ = [
+    *_originals,
+    "FallbackError",
+    "FallbackWarning",
+    "Invalid",
+    "LostModelError",
+    "Refusal",
+    "Sooner",
+]
 
 
 class FallbackWarning(UserWarning):
@@ -38,6 +48,15 @@ class FallbackError(RuntimeError):
 
     def __str__(self) -> str:
         return f"{self.call} cannot run on the GPU: {'; '.join(self.reasons)}"
+
+
+class LostModelError(_NotFittedError):
+    """The fitted attributes of an estimator were on the GPU, which a CUDA error has taken away.
+
+    The estimator is no longer fitted, which is what scikit-learn's error of that name stands for:
+    ``hasattr(model, "coef_")`` is False, and ``fit`` mends it. It is raised as well where a copy
+    or a pickle would be one of an estimator without its attributes.
+    """
 
 
 class Invalid(str):

@@ -44,6 +44,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accelsk import registry
+from accelsk.device import probe
 from accelsk.engines.base import Call, Engine, Outcome, only
 from accelsk.engines.inputs import matrix_refusals
 from accelsk.exceptions import Invalid, Refusal
@@ -62,7 +63,7 @@ class ObedientEngine(Engine):
     Attributes
     ----------
     off : str or None
-        Why it is unusable.
+        Why it is unusable. A CUDA error makes it so, too.
     refusing : dict of str to str
         The reason to refuse a plan for, by method; ``"*"`` means every method.
     failing : dict of str to exception
@@ -88,7 +89,13 @@ class ObedientEngine(Engine):
         self.counts: Counter[str] = Counter()
 
     def unusable(self) -> str | None:
-        return self.off
+        return self.off or self.lost
+
+    @property
+    def lost(self) -> str | None:
+        """Why there is no GPU any more, where one of the engines has lost it."""
+        reason = probe._disabled
+        return reason if reason is not None and "CUDA error" in reason else None
 
     def refusals(self, call: Call) -> Iterator[str]:
         yield from super().refusals(call)

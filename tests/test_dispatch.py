@@ -251,7 +251,7 @@ def test_failing_predict_runs_in_scikit_learn_on_the_fetched_model(error, line, 
 
 def test_out_of_memory_is_tried_again_with_free_pools(data, monkeypatch):
     freed = []
-    monkeypatch.setattr("accelsk.dispatch.free_pools", lambda: freed.append(1))
+    monkeypatch.setattr(memory, "free_pools", lambda: freed.append(1))
     engine = engine_of(AcceleratedLine)
     engine.failing, engine.fails_once = {"fit": MemoryError()}, True
     assert _reasons("Line.fit", lambda: AcceleratedLine().fit(*data)) == (1, 0, set())
@@ -271,9 +271,7 @@ def test_what_ran_out_of_memory_holds_no_arrays_when_pools_are_freed(data, monke
             raise MemoryError
 
     held = []
-    monkeypatch.setattr(
-        "accelsk.dispatch.free_pools", lambda: held.extend(a() is not None for a in arrays)
-    )
+    monkeypatch.setattr(memory, "free_pools", lambda: held.extend(a() is not None for a in arrays))
     hungry = accelsk.register(Line, [Hungry()], name="HungryLine", module=__name__)
     assert _reasons("Line.fit", lambda: hungry().fit(*data))[:2] == (0, 1)
     assert held == [False, False, False]

@@ -416,6 +416,7 @@ def test_dict_has_the_figures_by_process(results):
         "errors": {"ValueError": 1},
         "worker_calls": 0,
         "engines": ["moments"],
+        "notes": [],
     }
     here, worker = figures["processes"]
     assert (here["pid"], here["worker"], [*here["functions"]]) == (os.getpid(), False, ["A.fit"])

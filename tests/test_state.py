@@ -421,12 +421,12 @@ def test_states_that_are_gone_are_not_kept_alive(data):
     import gc
 
     gc.collect()
-    before = len(DeviceState.unfetched)
+    before = len(DeviceState.live)
     line = AcceleratedLine().fit(*data)
-    assert len(DeviceState.unfetched) == before + 1
+    assert len(DeviceState.live) == before + 1
     del line
     gc.collect()
-    assert len(DeviceState.unfetched) == before
+    assert len(DeviceState.live) == before
 
 
 def test_attributes_are_python_s_own_until_a_model_is_on_a_device():

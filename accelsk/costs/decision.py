@@ -193,7 +193,7 @@ def weigh(
         if curve is None:
             continue
         once = _readiness(model.table, curve, call, engine.name, there=given.there)
-        if state is None and not fits(method):
+        if (state is None or state.moved) and not fits(method):
             once += model.state("restore", engine.name)
         found = model.gpu(curve), once, engine.name
         if best is None or found[0] + found[1] < best[0] + best[1]:

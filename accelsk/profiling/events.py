@@ -17,7 +17,7 @@ from accelsk.device.traffic import Transfer
 if TYPE_CHECKING:
     from accelsk.profiling.workers import Process, Spool
 
-__all__ = ["Event", "Stopwatch", "heard", "listening", "report"]
+__all__ = ["Event", "Stopwatch", "heard", "listening", "note", "report"]
 
 logger = logging.getLogger("accelsk")
 
@@ -50,6 +50,8 @@ class Event(NamedTuple):
         The name of the thread.
     process : Process or None
         The worker process; None means this process.
+    notes : tuple of str
+        What went wrong on the way and was made good, wherever the call ended.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Event(NamedTuple):
     error: str | None = None
     thread: str = ""
     process: Process | None = None
+    notes: tuple[str, ...] = ()
 
 
 _listeners: list[Callable[[Event], None]] = []
@@ -108,6 +111,8 @@ def _log(event: Event) -> None:
     logger.info("%s ran %s", event.name, place)
     why = f": {'; '.join(event.reasons)}" if event.reasons else ""
     logger.debug("%s took %.3g s%s", event.name, event.duration, why)
+    for text in event.notes:
+        logger.info("%s: %s", event.name, text)
 
 
 @contextmanager
@@ -143,6 +148,7 @@ def _receive() -> None:
     assert _spool is not None
     for process, record in _spool.take():
         record["reasons"] = tuple(record["reasons"])
+        record["notes"] = tuple(record["notes"])
         record["transfers"] = tuple(Transfer(*transfer) for transfer in record["transfers"])
         event = Event(**{**record, "process": process})
         for listener in tuple(_listeners):
@@ -172,6 +178,7 @@ class Stopwatch:
         self._outer: Stopwatch | None = getattr(self._running, "innermost", None)
         self._running.innermost = self
         self._inner, self._inner_up, self._inner_down = 0.0, 0, 0
+        self.notes: list[str] = []
         if self._outer is None:
             traffic.keep_transfers()
         self._up_before, self._down_before = traffic.moved()
@@ -211,4 +218,12 @@ class Stopwatch:
             self.transfers,
             None if error is None else type(error).__name__,
             threading.current_thread().name,
+            notes=tuple(self.notes),
         )
+
+
+def note(text: str) -> None:
+    """Have the call of this thread that is under way say what happened to it."""
+    watch: Stopwatch | None = getattr(Stopwatch._running, "innermost", None)
+    if watch is not None:
+        watch.notes.append(text)

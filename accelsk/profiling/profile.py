@@ -43,6 +43,8 @@ class MethodStats:
         How many of the calls ran in worker processes.
     engines : set of str
         What computed the calls on the GPU.
+    notes : set of str
+        What went wrong on the way and was made good, wherever the calls ended.
     """
 
     gpu_calls: int = 0
@@ -55,6 +57,7 @@ class MethodStats:
     errors: dict[str, int] = field(default_factory=dict)
     worker_calls: int = 0
     engines: set[str] = field(default_factory=set)
+    notes: set[str] = field(default_factory=set)
 
     def add(self, event: Event) -> None:
         """Count one more call."""
@@ -67,6 +70,8 @@ class MethodStats:
             self.gpu_calls += 1
             self.gpu_time += event.duration
             self.engines.add(event.engine)
+        if event.notes:
+            self.notes.update(event.notes)
         self.uploaded += event.uploaded
         self.downloaded += event.downloaded
         if event.error is not None:

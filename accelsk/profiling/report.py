@@ -96,6 +96,9 @@ def notes(
     ]
     if errors:
         yield "Raised an error:", errors
+    happened = [(name, sorted(stats.notes)) for name, stats in method_calls.items() if stats.notes]
+    if happened:
+        yield "Happened on the way:", happened
     if n_workers:
         calls = int(_total(method_calls.values(), "worker_calls"))
         yield f"{_plural(calls, 'call')} ran in {_plural(n_workers, 'worker process', 'es')}.", []

@@ -69,6 +69,7 @@ def _details(event: Event) -> dict[str, Any]:
     }
     for name, value in (
         ("reasons", list(event.reasons)),
+        ("on the way", list(event.notes)),
         ("uploaded", event.uploaded),
         ("downloaded", event.downloaded),
         ("error", event.error),
