@@ -24,13 +24,13 @@ import importlib.util
 import logging
 import os
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from accelsk import registry, support
+from accelsk._locks import Lock
 from accelsk._names import (
     PACKAGES,
     Change,
@@ -110,7 +110,7 @@ class _Call:
         return its_own and (self.rebind or change.in_packages)
 
 
-_lock = threading.RLock()
+_lock = Lock()
 _calls: list[_Call] = []
 
 

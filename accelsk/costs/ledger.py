@@ -8,9 +8,10 @@ decision been known from the start.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
+
+from accelsk._locks import Lock
 
 __all__ = ["Debts", "models", "process"]
 
@@ -20,7 +21,7 @@ class Debts:
 
     def __init__(self) -> None:
         self._lost: dict[Any, float] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def lost(self, key: Any) -> float:
         """Return what was lost for the sake of `key`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from importlib.resources import files
 from pathlib import Path
 
+from accelsk._locks import Lock
 from accelsk.costs import machine
 from accelsk.costs.model import Table
 
@@ -15,7 +15,7 @@ __all__ = ["adapt", "cache_file", "default", "forget", "save", "table"]
 
 logger = logging.getLogger("accelsk")
 
-_lock = threading.Lock()
+_lock = Lock()
 _table: Table | None = None
 _adapted = False
 

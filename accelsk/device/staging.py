@@ -11,6 +11,7 @@ threads go on at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import deque
@@ -22,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from accelsk.config import current
+from accelsk.device.forks import abandon
 
 __all__ = [
     "DOWNLOAD",
@@ -154,15 +156,18 @@ class _Lane:
         self.events = [cupy.cuda.Event(disable_timing=True) for _ in range(_BUFFERS)]
         self._slot = 0
 
-    _of_thread: ClassVar = threading.local()
+    #: By thread. A forked child empties each `threading.local` of the threads that it has not.
+    _of_thread: ClassVar[dict[int, _Lane]] = {}
 
     @classmethod
     def of_thread(cls, device: int, size: int) -> _Lane:
         """Return the lane of the current thread, made anew where another one is asked for."""
-        lane: _Lane | None = getattr(cls._of_thread, "lane", None)
+        thread = threading.get_ident()
+        lane = cls._of_thread.get(thread)
         if lane is None or lane.key != (device, size):
-            cls._of_thread.lane = None  # its memory first
-            lane = cls._of_thread.lane = cls(device, size)
+            del lane
+            cls._of_thread.pop(thread, None)  # its memory first
+            lane = cls._of_thread[thread] = cls(device, size)
         return lane
 
     def next_slot(self) -> int:
@@ -202,19 +207,22 @@ class Transfer:
     ----------
     way : _Way
     groups : sequence of sequence of Piece
+    memory : device array
+        Where the pieces go, or come from: it is kept for as long as a thread may be at it.
     """
 
-    def __init__(self, way: _Way, groups: Sequence[Sequence[Piece]]) -> None:
+    def __init__(self, way: _Way, groups: Sequence[Sequence[Piece]], memory: Any) -> None:
         import cupy
 
         self._way = way
+        self._memory = memory
         self._key = cupy.cuda.runtime.getDevice(), way.buffer_bytes
         self._groups = groups
         self._left = [len(group) for group in groups]
         self._events: list[set[Any]] = [set() for _ in groups]
         self._before: list[Any] = []
         self._ready: deque[tuple[int, Piece]] = deque()
-        self._lanes = 0
+        self._lanes = self._at_work = 0
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
@@ -237,9 +245,11 @@ class Transfer:
             self._ready.extend(ready)
             fresh = max(0, min(self._way.n_threads - self._lanes, len(self._ready)))
             self._lanes += fresh
-        executor = _executor(self._way, self._key)
         for _ in range(fresh):
-            executor.submit(self._run)
+            try:
+                _executor(self._way, self._key).submit(self._run)
+            except RuntimeError:  # no more threads can be started, maybe as Python is ending
+                self._run()
 
     def finish(self, group: int) -> None:
         """Wait until the host is done with a group; have the current stream wait for the rest.
@@ -249,8 +259,6 @@ class Transfer:
         Exception
             What went wrong in one of the threads.
         """
-        import cupy
-
         try:
             with self._changed:
                 self._changed.wait_for(lambda: self._error or not self._left[group])
@@ -259,17 +267,29 @@ class Transfer:
         except BaseException:
             self.stop()
             raise
-        stream = cupy.cuda.get_current_stream()
-        for event in self._events[group]:
-            stream.wait_event(event)
+        self._wait_for(self._events[group])
 
     def stop(self) -> None:
-        """Let no more pieces go, and wait until the threads are done with the host's memory."""
+        """Let no more pieces go, and wait until the threads are done with the host's memory.
+
+        The current stream waits for what is on its way: the device's memory may go to others then.
+        """
         with self._changed:
             self._ready.clear()
-            self._changed.wait_for(lambda: not self._lanes)
+            self._changed.wait_for(lambda: not self._at_work)
+        with contextlib.suppress(Exception):  # whoever stops it has had an error before
+            self._wait_for(set().union(*self._events))
+
+    def _wait_for(self, events: set[Any]) -> None:
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        for event in events:
+            stream.wait_event(event)
 
     def _run(self) -> None:
+        with self._changed:
+            self._at_work += 1
         try:
             lane = _prepared(self._key)
             while self._goes_on():
@@ -279,6 +299,9 @@ class Transfer:
                 self._error = self._error or error
                 self._ready.clear()
                 self._lanes -= 1
+        finally:
+            with self._changed:
+                self._at_work -= 1
                 self._changed.notify_all()
 
     def _goes_on(self) -> bool:
@@ -286,7 +309,6 @@ class Transfer:
         with self._changed:
             if not self._ready:
                 self._lanes -= 1
-                self._changed.notify_all()
                 return False
         return True
 
@@ -315,8 +337,8 @@ class Transfer:
 
 
 class _Uploads(Transfer):
-    def __init__(self, groups: Sequence[Sequence[Piece]], dtype: np.dtype) -> None:
-        super().__init__(UPLOAD, groups)
+    def __init__(self, groups: Sequence[Sequence[Piece]], dtype: np.dtype, memory: Any) -> None:
+        super().__init__(UPLOAD, groups, memory)
         self._dtype = dtype
 
     def _move(self, lane: _Lane) -> None:
@@ -331,8 +353,8 @@ class _Uploads(Transfer):
 
 
 class _Downloads(Transfer):
-    def __init__(self, groups: Sequence[Sequence[Piece]]) -> None:
-        super().__init__(DOWNLOAD, groups)
+    def __init__(self, groups: Sequence[Sequence[Piece]], memory: Any) -> None:
+        super().__init__(DOWNLOAD, groups, memory)
 
     def _move(self, lane: _Lane) -> None:
         before: tuple[int, int, np.ndarray] | None = None
@@ -369,7 +391,13 @@ def _executor(way: _Way, key: tuple[int, int]) -> ThreadPoolExecutor:
                 together.wait()
                 _prepared(key)
 
-            wait([executor.submit(prepare) for _ in range(way.n_threads)])
+            try:
+                wait([executor.submit(prepare) for _ in range(way.n_threads)])
+            except BaseException:  # those that have started must not wait for the others
+                del _executors[way]
+                together.abort()
+                executor.shutdown(wait=False)
+                raise
         return _executors[way]
 
 
@@ -385,13 +413,15 @@ def _forget_threads() -> None:
     global _executors_lock
     _executors_lock = threading.Lock()
     _executors.clear()
+    abandon(_Lane._of_thread.copy())
+    _Lane._of_thread.clear()
 
 
 os.register_at_fork(after_in_child=_forget_threads)
 
 
 def begin_upload(
-    groups: Sequence[Sequence[Piece]], dtype: np.dtype, ahead: int | None = None
+    groups: Sequence[Sequence[Piece]], dtype: np.dtype, memory: Any, ahead: int | None = None
 ) -> Transfer:
     """Begin to copy pieces to device memory.
 
@@ -401,16 +431,23 @@ def begin_upload(
         Pieces are as `pieces_of` makes them, no larger than ``UPLOAD.buffer_bytes``.
     dtype : dtype
         Theirs, or what to cast to on the way, which is no wider.
+    memory : device array
+        Where the pieces go.
     ahead : int, default=None
         How many groups may go at once; `Transfer.allow` lets others go. None means all.
     """
-    transfer = _Uploads(groups, dtype)
-    transfer.allow(len(groups) if ahead is None else ahead)
-    return transfer
+    return _begun(_Uploads(groups, dtype, memory), len(groups) if ahead is None else ahead)
 
 
-def begin_download(pieces: Sequence[Piece]) -> Transfer:
-    """Begin to copy device memory to the pieces, a single group."""
-    transfer = _Downloads([pieces])
-    transfer.allow(1)
+def begin_download(pieces: Sequence[Piece], memory: Any) -> Transfer:
+    """Begin to copy device memory, that of an array, to the pieces, a single group."""
+    return _begun(_Downloads([pieces], memory), 1)
+
+
+def _begun(transfer: Transfer, n_groups: int) -> Transfer:
+    try:
+        transfer.allow(n_groups)
+    except BaseException:  # nobody else knows of what has begun
+        transfer.stop()
+        raise
     return transfer

@@ -44,8 +44,10 @@ def row_blocks(arrays: Sequence[Any], rows: int | None = None) -> Iterator[tuple
     """
     n_rows = next(len(a) for a in arrays if a is not None)
     step = min(rows or rows_at_a_time(arrays), n_rows)
-    sources = [array if array is None else begun(array, step) for array in arrays]
+    sources: list[Any] = []
     try:
+        for array in arrays:
+            sources.append(array if array is None else begun(array, step))
         for start in range(0, n_rows, step):
             yield tuple(_block(source, slice(start, start + step)) for source in sources)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from accelsk.device import staging, traffic
+from accelsk.device.memory import free_pools, is_out_of_memory
 from accelsk.device.resident import Resident
 
 __all__ = [
@@ -23,6 +24,9 @@ __all__ = [
     "to_device",
     "to_host",
 ]
+
+#: Bytes that there is room for on a device that is full.
+_LITTLE = 1 << 20
 
 
 def is_device_array(value: object) -> bool:
@@ -166,7 +170,8 @@ class StagedUpload:
             [*self._pieces(slice(start, start + self._rows), self._place(number).data.ptr, size)]
             for number, start in enumerate(starts)
         ]
-        self._transfer = staging.begin_upload(groups, self._dtype, len(self._memory))
+        places = len(self._memory)
+        self._transfer = staging.begin_upload(groups, self._dtype, self._memory, places)
 
     def _layout(self) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
         """Return the shape, the strides and the dtype of what travels."""
@@ -215,11 +220,16 @@ class ColumnsUpload:
 
     def __init__(self, source: Columns, rows: int | None = None) -> None:
         self._source = source
-        self._parts = []
+        self._parts: list[tuple[list[int], Any]] = []
         dtypes = [_native(column.dtype) for column in source.columns]
-        for dtype in dict.fromkeys(dtypes):
-            places = [place for place, other in enumerate(dtypes) if other == dtype]
-            self._parts.append((places, _stacked([source.columns[i] for i in places], dtype, rows)))
+        try:
+            for dtype in dict.fromkeys(dtypes):
+                places = [place for place, other in enumerate(dtypes) if other == dtype]
+                columns = [source.columns[place] for place in places]
+                self._parts.append((places, _stacked(columns, dtype, rows)))
+        except BaseException:
+            self.stop()
+            raise
 
     def next(self) -> Any:
         """Return the next block on the device."""
@@ -262,13 +272,32 @@ def to_host(value: Any) -> Any:
         return value
     if isinstance(value, Resident):
         return value.get()
+    try:
+        return _downloaded(value)
+    except Exception as error:
+        if not is_out_of_memory(error) or not getattr(value, "ndim", 0) or hasattr(value, "nnz"):
+            raise
+    # what is not contiguous there is made so first: there is room for some rows of it at least
+    free_pools()
+    host = np.empty(value.shape, value.dtype)
+    step = max(1, _LITTLE * len(value) // max(value.nbytes, 1))
+    for start in range(0, len(value), step):
+        host[start : start + step] = _got(value[start : start + step])
+    return host
+
+
+def _downloaded(value: Any) -> Any:
     if not staging.worthwhile(getattr(value, "nbytes", 0)):
-        start = perf_counter()
-        host = value.get()
-        traffic.received(getattr(host, "nbytes", 0), start)
-        return host
+        return _got(value)
     host = np.empty(value.shape, value.dtype)
     Download(value, host).finish()
+    return host
+
+
+def _got(value: Any) -> Any:
+    start = perf_counter()
+    host = value.get()
+    traffic.received(getattr(host, "nbytes", 0), start)
     return host
 
 
@@ -289,7 +318,7 @@ class Download:
         self._array = cupy.ascontiguousarray(array)  # kept until it has left
         size = staging.DOWNLOAD.buffer_bytes
         pieces = staging.pieces_of(target, self._array.data.ptr, target.itemsize, size)
-        self._transfer = staging.begin_download([*pieces])
+        self._transfer = staging.begin_download([*pieces], self._array)
 
     def finish(self) -> None:
         """Wait until the target is filled."""

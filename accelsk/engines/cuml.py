@@ -14,13 +14,13 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-import threading
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from accelsk import versions
+from accelsk._locks import Lock
 from accelsk.device.transfer import to_host
 from accelsk.engines import inputs
 from accelsk.engines.base import Call, Outcome, Rule
@@ -39,7 +39,7 @@ logger = logging.getLogger("accelsk")
 #: cuML's ``verbose`` is subtracted from its highest log level, 6, which is "off"; False is not 0.
 _SILENT = 0
 
-_import_lock = threading.Lock()
+_import_lock = Lock()
 
 #: Why cuML cannot be imported in this process. It costs no engine on CuPy its GPU.
 _broken: str | None = None
@@ -83,7 +83,7 @@ class _Silence:
     """Keeps cuML's own log lines off standard output while any thread is inside."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._inside = 0
         self._level: Any = None
 

@@ -14,6 +14,7 @@ from time import perf_counter
 from types import CodeType
 from typing import Any
 
+from accelsk._locks import Lock
 from accelsk.profiling.events import Event
 
 __all__ = ["Activation", "Clock", "LineStats"]
@@ -125,7 +126,7 @@ class Clock:
     def __init__(self) -> None:
         self._local = threading.local()
         self._threads: list[_Thread] = []
-        self._lock = threading.Lock()
+        self._lock = Lock()
         #: The thread in which the profiler was started: others work for it.
         self.main: _Thread | None = None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import threading
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any
 
+from accelsk._locks import Lock
 from accelsk.profiling.clock import Clock, LineStats
 from accelsk.profiling.events import Event, listening
 from accelsk.profiling.hooks import Hooks, hooks_for
@@ -182,7 +182,7 @@ class _Session:
     """The clock and the hooks that all active blocks have in common."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._active: list[Sources] = []
         self.clock = Clock()
         self._hooks: Hooks | None = None

@@ -1,0 +1,54 @@
+"""Forked children and threads that start as one; nothing here waits for ever."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+__all__ = ["in_fork", "together"]
+
+#: Seconds after which what hangs has failed.
+PATIENCE = 30.0
+
+
+def in_fork(function: Callable[[], Any]) -> str:
+    """Return the `repr` of what `function` returns in a forked child, or the text of its error."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)
+        try:
+            answer = repr(function())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(write, answer.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        if not select.select([pipe], [], [], PATIENCE)[0]:
+            os.kill(pid, signal.SIGKILL)
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return answer or "the child hung or died"
+
+
+def together(function: Callable[[int], Any], n: int = 16) -> list[Any]:
+    """Return what `function` returns in `n` threads that start as one."""
+    barrier = threading.Barrier(n)
+
+    def work(i: int) -> Any:
+        barrier.wait(PATIENCE)
+        return function(i)
+
+    pool = ThreadPoolExecutor(n)
+    try:
+        futures = [pool.submit(work, i) for i in range(n)]
+        return [future.result(PATIENCE) for future in futures]
+    finally:
+        pool.shutdown(wait=False)
