@@ -20,7 +20,7 @@ import accelsk
 from accelsk.manifold import TSNE
 from accelsk.umap import UMAP
 
-N_DIGITS = 1_000
+N_DIGITS = 600
 METHODS = {
     "UMAP": UMAP(n_neighbors=15, min_dist=0.1, random_state=0),
     "t-SNE": TSNE(perplexity=30, random_state=0),

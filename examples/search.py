@@ -30,7 +30,8 @@ def draw(search: GridSearchCV, path: Path) -> None:
     ax = figure.subplots()
     image = ax.imshow(accuracy, vmin=0.8, vmax=1, cmap="viridis", aspect="auto")
     for (i, j), value in np.ndenumerate(accuracy):
-        ax.text(j, i, f"{value:.3f}", ha="center", va="center", color="white", fontsize=9)
+        colour = "black" if value > 0.92 else "white"
+        ax.text(j, i, f"{value:.3f}", ha="center", va="center", color=colour, fontsize=9)
     best = np.unravel_index(search.best_index_, accuracy.shape)
     ax.plot(*best[::-1], "s", markersize=58, fillstyle="none", color="red")
     ax.set_xticks(range(len(gammas)), [f"{gamma:.1g}" for gamma in gammas])

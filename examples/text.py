@@ -83,8 +83,8 @@ def main(folder: Path) -> None:
         stop_words="english", sublinear_tf=True, min_df=5, max_df=0.3, token_pattern=r"[a-z]{3,}"
     )
     tfidf = vectorizer.fit_transform(texts).astype(np.float32)
-    print(f"{tfidf.shape[0]:,} docstrings, {tfidf.shape[1]:,} words; ", end="")
-    print(f"a GPU is used: {accelsk.enabled()}\n")
+    n_texts, n_words = tfidf.shape
+    print(f"{n_texts:,} docstrings, {n_words:,} words; a GPU is used: {accelsk.enabled()}\n")
     model = make_pipeline(
         TruncatedSVD(N_TOPICS, random_state=0),
         Normalizer(),

@@ -73,7 +73,7 @@ def test_flights_predicts_delays_from_frames_with_text_and_gaps(tmp_path):
 @pytest.mark.parametrize(
     ("script", "package", "says"),
     [
-        ("digits_embedding.py", "umap", ("1,000 digits", "TSNE.fit_transform", "UMAP on the CPU")),
+        ("digits_embedding.py", "umap", ("600 digits", "TSNE.fit_transform", "UMAP on the CPU")),
         ("text.py", "scipy", ("docstrings", "TruncatedSVD.fit_transform", "masked")),
         ("search.py", "sklearn", ("125 fits", "SVC.fit", "of the test pictures right")),
     ],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import email
 import os
+import re
 import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 import accelsk
 
@@ -69,7 +71,8 @@ def test_sdist_holds_what_it_takes_to_test_it(built):
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "CHANGELOG.md", "pyproject.toml"} <= names
     assert {"tests/test_packaging.py", "examples/quickstart.py"} <= names
-    assert not [name for name in names if name.startswith(".") and name != ".gitignore"]
+    assert {"benchmarks/results/wire.json", "start/accelsk.pth"} <= names
+    assert {name for name in names if name.startswith(".")} == {".ci/run", ".gitignore"}
 
 
 def test_version_is_that_of_the_module(metadata):
@@ -116,3 +119,14 @@ def test_metadata_names_every_python_and_the_typing(metadata):
     classifiers = metadata.get_all("Classifier")
     assert "Typing :: Typed" in classifiers
     assert "Programming Language :: Python :: 3.11" in classifiers
+
+
+def test_metadata_tells_who_and_what_for(metadata):
+    assert metadata["Author"] == "The accelsk developers"
+    assert {"scikit-learn", "gpu", "cuda"} <= set(metadata["Keywords"].split(","))
+    assert len(metadata["Summary"]) < 120
+
+
+def test_the_changelog_begins_with_this_version():
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert Version(headings[0]) == Version(Version(accelsk.__version__).base_version)

@@ -207,7 +207,7 @@ def test_files_that_it_names_exist():
 
 
 def test_examples_that_it_names_are_those_there_are():
-    named = {word for word in re.findall(r"`(?:examples/)?(\w+\.py)`", README)}
+    named = set(re.findall(r"`(?:examples/)?(\w+\.py)`", README))
     assert {path.name for path in (ROOT / "examples").glob("*.py")} <= named
 
 
