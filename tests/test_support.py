@@ -3,6 +3,7 @@
 ``python tests/test_support.py`` writes the table of the README anew.
 """
 
+import dataclasses
 import re
 import signal
 import subprocess
@@ -23,6 +24,16 @@ from accelsk.exceptions import Invalid, Refusal
 README = Path(__file__).parent.parent / "README.md"
 #: Rows of packages that are not installed here are left alone.
 _MISSING = tuple(f"| {module}." for module in support.import_accelerated()) or ("\0",)
+#: What many rows have in common has a letter in the README, which says it once.
+_LETTERS = {
+    "X is sparse or not numeric": "a",
+    "sample_weight is not numeric": "b",
+    "y is not numeric": "c",
+    "X has half or extended precision": "d",
+    "X is longdouble": "e",
+    "X is float32 in a list, in a frame without dtypes or in another byte order": "f",
+    "the coefficients are not finite": "g",
+}
 _MARKED = re.compile(r"(?<=<!-- supported -->\n).*?(?=<!-- /supported -->)", re.DOTALL)
 
 
@@ -150,11 +161,24 @@ def test_the_table_in_the_readme_is_up_to_date():
     assert here == _lines(), "run: python tests/test_support.py"
 
 
+def test_the_readme_says_what_the_letters_of_the_table_mean():
+    text = README.read_text().partition("<!-- supported -->")[0]
+    assert [f"**{letter}** {limit}" for limit, letter in _LETTERS.items()] == re.findall(
+        r"^- (\*\*\w\*\* .*)$", text, re.MULTILINE
+    )
+
+
 def _lines():
     """Return the lines of the table whose packages are installed here."""
     table = [row for row in support.supported() if row.engine is not None]
-    ours = [row for row in table if row.name.split(".")[0] in support.MODULES]
+    ours = [_with_letters(row) for row in table if row.name.split(".")[0] in support.MODULES]
     return support.to_markdown(ours).splitlines()
+
+
+def _with_letters(row):
+    letters = sorted(_LETTERS[limit] for limit in row.limits if limit in _LETTERS)
+    others = [limit for limit in row.limits if limit not in _LETTERS]
+    return dataclasses.replace(row, limits=(*others, *([", ".join(letters)] if letters else ())))
 
 
 def _write_readme():
