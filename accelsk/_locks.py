@@ -29,12 +29,16 @@ class Lock:
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(RuntimeError):  # a child forked in the block has a new one
-            self._lock.release()
+        self.release()
 
     def acquire(self, timeout: float) -> bool:
         """Return whether the lock could be taken within so many seconds."""
         return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        """Let others take the lock."""
+        with contextlib.suppress(RuntimeError):  # a child forked in the meantime has a new one
+            self._lock.release()
 
 
 def _renew_all() -> None:

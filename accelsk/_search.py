@@ -10,6 +10,7 @@ from accelsk._residence import Residence, in_one_process, original_scorer, resid
 from accelsk.composite import Composite
 from accelsk.device.foreign import adopted
 from accelsk.device.transfer import to_host
+from accelsk.residency import mended, rewinding
 
 __all__ = ["Search"]
 
@@ -28,10 +29,20 @@ class Search(Composite):
             else residence(self.estimator, X, y, repeats=True)
         )
         name = f"{self._accelsk_original.__name__}.fit"
+
+        def run(again: bool) -> Any:
+            if home is not None and not again:
+                return self._accelsk_fit(home, params)
+            return super(Search, self).fit(*_on_host(X, y), **params)
+
         with in_one_process(name, home, self.estimator, X, y, self.n_jobs):
-            if home is None:
-                return super().fit(*_on_host(X, y), **params)
-            return self._accelsk_fit(home, params)
+            cv = self.cv
+            if hasattr(cv, "__next__"):  # there may be a second go
+                self.cv = list(cv)
+            try:
+                return mended(run, rewinding(self))
+            finally:
+                self.cv = cv
 
     def _accelsk_fit(self, home: Residence, params: dict[str, Any]) -> Any:
         try:

@@ -8,8 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from accelsk import residency
 from accelsk._sklearn import AvailableIfDescriptor
 from accelsk.config import current
@@ -110,21 +108,18 @@ def _call(
     if part is not None:
         args, kwargs = part.prepared(args, kwargs)
     args, kwargs = _bearable(composite, name, args, kwargs)
-    rewind = _rewind(composite) if fits(name) else None
-    try:
-        qualname = f"{composite._accelsk_original.__name__}.{name}"
-        run = Run(qualname, composite._accelsk_parts(name, y, stays), stays)
-        with residency.entered(run):
-            result = method(*args, **kwargs)
-    except Exception:
-        if residency.usable() or any(map(is_device_array, (*args, *kwargs.values()))):
-            raise
-        # what was on the device is lost, with a GPU that failed on the way; the caller's data
-        # are not, and everything runs on the CPU from now on
-        if rewind is not None:
-            rewind()
-        with residency.entered(None):
+    qualname = f"{composite._accelsk_original.__name__}.{name}"
+
+    def run(again: bool) -> Any:
+        if again:
+            with residency.entered(None):
+                return method(*map(to_host, args), **{k: to_host(v) for k, v in kwargs.items()})
+        parts = composite._accelsk_parts(name, y, stays)
+        with residency.entered(Run(qualname, parts, stays)):
             return method(*args, **kwargs)
+
+    rewind = residency.rewinding(composite) if fits(name) else lambda: None
+    result = residency.mended(run, rewind)
     if result is composite:
         return result
     if part is not None:
@@ -146,23 +141,6 @@ def _small(X: Any) -> bool:
     """Whether X is on the host and too small to be worth the question."""
     plain = type(X).__module__.partition(".")[0] in ("numpy", "pandas", "polars")
     return plain and 8 * math.prod(getattr(X, "shape", ())) < _SMALL
-
-
-def _rewind(composite: Any) -> Callable[[], None]:
-    """Return what takes back the random numbers that a fit draws."""
-    try:
-        values = composite.get_params(deep=True).values()
-    except Exception:  # scikit-learn will say what is wrong with the steps
-        return lambda: None
-    generators = [np.random.mtrand._rand]
-    generators += [value for value in values if isinstance(value, np.random.RandomState)]
-    states = [generator.get_state(legacy=False) for generator in generators]
-
-    def rewind() -> None:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
-
-    return rewind
 
 
 def _data(args: tuple, kwargs: dict[str, Any]) -> tuple[Any, Any]:

@@ -237,15 +237,18 @@ def _fall_back(
         invalid = plan(estimator, method, args, kwargs, assume_usable=True).invalid
     if objects and not invalid:
         object_to(config, chosen)
+    goes_on = method.name == "partial_fit"
     if fits(method.name):
-        _release_before_refit(estimator, goes_on=method.name == "partial_fit")
+        _release_before_refit(estimator, goes_on=goes_on)
     data = args[0] if args else kwargs.get("X", kwargs.get("y"))
     if any(is_device_array(value) for value in (*args, *kwargs.values())):
         args = tuple(to_host(value) for value in args)
         kwargs = {name: to_host(value) for name, value in kwargs.items()}
-    result = method.run_original(estimator, args, kwargs)
-    if fits(method.name):
-        DeviceState.drop_lost(estimator)
+    if fits(method.name) and not goes_on:
+        with DeviceState.replaced(estimator):
+            result = method.run_original(estimator, args, kwargs)
+    else:
+        result = method.run_original(estimator, args, kwargs)
     if invalid:  # it was expected to raise
         object_to(config, chosen)
     return result if part is not None or on_host(data) else residency.sent_back(result)
@@ -254,17 +257,15 @@ def _fall_back(
 def _release_before_refit(estimator: Accelerated, *, goes_on: bool) -> None:
     """Have the attributes of an earlier fit on the host, where scikit-learn leaves them.
 
-    A model that cannot be fetched any more does not keep its estimator from being fitted anew. One
-    that is lost says so until that is done; a fit that goes on from it would start from nothing.
+    A model that cannot be fetched any more does not keep its estimator from being fitted anew; a
+    fit that goes on from it would start from nothing.
     """
     try:
         estimator._accelsk_release()
     except Exception as error:
         if goes_on:
             raise
-        if not isinstance(error, LostModelError):
-            logger.debug("an earlier fit could not be fetched", exc_info=error)
-            DeviceState.drop(estimator)
+        logger.debug("an earlier fit could not be fetched", exc_info=error)
 
 
 def object_to(config: Config, chosen: Plan) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from sklearn.model_selection import _search, _validation
@@ -17,6 +16,7 @@ from accelsk._search import Search
 from accelsk.device.foreign import adopted, in_kind
 from accelsk.device.transfer import on_host, to_device, to_host
 from accelsk.metrics._scorers import plain
+from accelsk.residency import mended, rewinding
 
 if TYPE_CHECKING:
     from sklearn.model_selection import *  # noqa: F403
@@ -74,12 +74,19 @@ def _resident(
             home = residence(
                 estimator, X, y, repeats=repeats, answers_on_host=predicts, method=method
             )
-        with ExitStack() as stack:
-            n_jobs = arguments.get("n_jobs")
-            stack.enter_context(in_one_process(original.__name__, home, estimator, X, y, n_jobs))
-            if home is None or not _settle(home, arguments):
+        cv = arguments["cv"]
+        if hasattr(cv, "__next__"):  # there may be a second go
+            arguments["cv"] = list(cv)
+        as_given = dict(arguments)
+
+        def run(again: bool) -> Any:
+            arguments.update(as_given)
+            if again or home is None or not _settle(home, arguments):
                 arguments.update((k, to_host(v)) for k, v in arguments.items())
-            result = original(*bound.args, **bound.kwargs)
+            return original(*bound.args, **bound.kwargs)
+
+        with in_one_process(original.__name__, home, estimator, X, y, arguments.get("n_jobs")):
+            result = mended(run, rewinding(estimator, cv, arguments.get("random_state")))
         if predicts and not on_host(X) and _numeric(result):
             return in_kind(to_device(result), given)
         return result

@@ -11,8 +11,9 @@ Inside a part there is no run: what an estimator calls in turn is its own affair
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,7 +23,8 @@ from accelsk import _sklearn, costs
 from accelsk.config import current
 from accelsk.data import NUMERIC, describe
 from accelsk.device import probe
-from accelsk.device.memory import free_pools, is_out_of_memory
+from accelsk.device.errors import loses_gpu, unmended
+from accelsk.device.memory import is_out_of_memory, make_room
 from accelsk.device.resident import Resident, Session, Source
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import fits
@@ -39,10 +41,14 @@ __all__ = [
     "current_run",
     "is_ours",
     "joined",
+    "mended",
+    "rewinding",
     "sent_back",
     "takes",
     "usable",
 ]
+
+logger = logging.getLogger("accelsk")
 
 #: Of the device's memory, what rows may take that are held there beside what is made of them.
 _SHARE = 4
@@ -312,8 +318,55 @@ def joined(Xs: Sequence[Any]) -> Any:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        free_pools()
+        make_room(error)
         return None
+
+
+def mended(run: Callable[[bool], Any], rewind: Callable[[], None]) -> Any:
+    """Return what `run` gives, in a second go where a fault of the GPU has spoilt the first.
+
+    A single call goes to scikit-learn by itself. What many have in common may be gone: a step of a
+    pipeline that was fitted, what it handed on, a score that scikit-learn put NaN for.
+
+    Parameters
+    ----------
+    run : callable
+        Told whether this is the second go, for which nothing may be on the device between calls.
+    rewind : callable
+        Takes back the random numbers that have been drawn.
+    """
+    if not usable():
+        return run(False)
+    before = unmended()
+    try:
+        result = run(False)
+        if unmended() == before:
+            return result
+    except Exception as error:
+        if unmended() == before and not loses_gpu(error) and not is_out_of_memory(error):
+            raise
+        make_room(error)
+        logger.info("run again without data on the GPU", exc_info=error)
+    rewind()
+    return run(True)
+
+
+def rewinding(*values: Any) -> Callable[[], None]:
+    """Return what takes back the random numbers that a fit draws, by what `values` hold."""
+    generators = [np.random.mtrand._rand]
+    for value in values:
+        held = [value]
+        with suppress(Exception):  # scikit-learn will say what is wrong with it
+            held += value.get_params(deep=True).values()
+        held += [getattr(one, "random_state", None) for one in held]
+        generators += [one for one in held if isinstance(one, np.random.RandomState)]
+    states = [generator.get_state(legacy=False) for generator in generators]
+
+    def rewind() -> None:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+    return rewind
 
 
 def sent_back(result: Any) -> Any:

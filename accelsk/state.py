@@ -8,7 +8,8 @@ import logging
 import os
 import threading
 import weakref
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelsk.device.errors import leave_unmended, loses_gpu
@@ -112,11 +113,18 @@ class DeviceState:
         cls.restored.pop(id(estimator), None)
 
     @classmethod
-    def drop_lost(cls, estimator: Accelerated) -> None:
-        """Forget the state of an estimator that was fitted anew, if the earlier one is lost."""
+    @contextmanager
+    def replaced(cls, estimator: Accelerated) -> Iterator[None]:
+        """Forget a state that cannot be fetched, unless what is done within raises an error."""
         state = estimator.__dict__.get(SLOT)
-        if state is not None and state.lost is not None:
+        if state is not None:
             cls.drop(estimator)
+        try:
+            yield
+        except BaseException:
+            if state is not None:
+                estimator.__dict__.setdefault(SLOT, state)
+            raise
 
     @classmethod
     def _forget(cls, key: int, _: object) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import sys
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from accelsk._locks import Lock
 from accelsk.profiling.events import note
 
 __all__ = [
@@ -54,7 +53,7 @@ def free_pools() -> None:
 _givers: list[Callable[[Any], Sequence[str]]] = []
 
 #: One thread makes room at a time: what it frees is there for the others, too.
-_making_room = threading.RLock()
+_making_room = Lock()
 
 
 def gives_back(function: Callable[[Any], Sequence[str]]) -> Callable[[Any], Sequence[str]]:
@@ -137,15 +136,6 @@ def with_room(
         raise
     note(f"{shortage}; the second attempt went well")
     return result
-
-
-def _forked() -> None:
-    # another thread of the parent may have held it
-    global _making_room
-    _making_room = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forked)
 
 
 def enable_managed_memory() -> bool:

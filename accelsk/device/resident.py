@@ -9,12 +9,15 @@ search, by the identity of the data and of the row numbers.
 
 from __future__ import annotations
 
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+
+from accelsk.device.memory import gives_back
 
 __all__ = ["Resident", "Rows", "Session", "Source", "remembered"]
 
@@ -60,6 +63,9 @@ class Session:
         Whether calls come again, so that what they give is worth keeping.
     """
 
+    #: Every session there is, by identity.
+    live: ClassVar = weakref.WeakValueDictionary[int, "Session"]()
+
     def __init__(self, *, repeats: bool = True) -> None:
         self.repeats = repeats
         self._by_identity: dict[int, tuple[np.ndarray, Rows]] = {}
@@ -67,6 +73,23 @@ class Session:
         self._kept: dict[tuple, Any] = {}
         self._n_bytes = 0
         self._n_index_bytes = 0
+        #: Sources with data on the host, by identity.
+        self.sources = weakref.WeakValueDictionary[int, "Source"]()
+        self.live[id(self)] = self
+
+    def give_back(self) -> bool:
+        """Forget what is on the device and can be made or sent again; return whether there was any.
+
+        Whoever computes with it has references of its own.
+        """
+        copies = [vars(rows) for rows in list(self._by_content.values())]
+        copies += [vars(one) for ref in self.sources.valuerefs() if (one := ref()) is not None]
+        # each has its copy on the device under a name that the other has not
+        given_up = [c.pop(name, None) for c in copies for name in ("key", "on_device")]
+        there = bool(self._kept) or any(one is not None for one in given_up)
+        self._kept.clear()
+        self._n_bytes = 0
+        return there
 
     def rows(self, indices: np.ndarray) -> Rows:
         """Return the one `Rows` that stands for these row numbers."""
@@ -130,9 +153,18 @@ class Session:
 
     def kept(self, key: tuple, make: Callable[[], Any]) -> Any:
         """Return what is kept under `key`, made the first time."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
+        value = self._kept.get(key)
+        if value is None:
+            value = self._kept[key] = make()
+        return value
+
+
+@gives_back
+def _data_of_searches(_: object) -> list[str]:
+    sessions = (reference() for reference in Session.live.valuerefs())
+    # all of them, so no shortcut
+    given_up = [session.give_back() for session in sessions if session is not None]
+    return ["data of a search or pipeline"] * sum(given_up)
 
 
 class Source:
@@ -154,6 +186,8 @@ class Source:
         self.argument = argument
         self.session = session
         self.folds: tuple[Rows, ...] = ()
+        if argument.kind != "cupy":
+            session.sources[id(self)] = self
 
     @cached_property
     def on_device(self) -> Any:
