@@ -6,6 +6,7 @@ thread is not seen by another, which starts from the defaults.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,20 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["Config", "config_context", "current", "environment", "get_config", "set_config"]
+import numpy as np
+
+__all__ = [
+    "VARIABLES",
+    "Config",
+    "chosen",
+    "config_context",
+    "current",
+    "fault_of",
+    "get_config",
+    "set_config",
+]
+
+logger = logging.getLogger("accelsk")
 
 Device = Literal["auto", "gpu", "cpu"]
 OnFallback = Literal["log", "warn", "raise"]
@@ -54,19 +68,41 @@ class Config:
             )
 
 
-def environment(name: str) -> str:
-    """Return the environment variable `name` in lower case; empty is the same as unset."""
+#: The environment variables with a choice of values, in lower case; empty is the same as unset.
+VARIABLES: Final[dict[str, tuple[str, ...]]] = {
+    "ACCELSK_DEVICE": get_args(Device),
+    "ACCELSK_DISABLE_UVM": ("1", "true", "yes", "on", "0", "false", "no", "off"),
+    "ACCELSK_LOG_LEVEL": ("debug", "info", "warn", "warning", "error"),
+}
+
+#: What is wrong with variables and has been said already.
+_said: set[str] = set()
+
+
+def _value(name: str) -> str:
     return os.environ.get(name, "").strip().lower()
 
 
-def _from_environment() -> Config:
-    try:
-        return Config(device=environment("ACCELSK_DEVICE") or "auto")  # type: ignore[arg-type]
-    except ValueError:
-        given = os.environ["ACCELSK_DEVICE"]
-        raise ValueError(
-            f"ACCELSK_DEVICE must be one of {_CHOICES['device']}, got {given!r}"
-        ) from None
+def fault_of(name: str) -> str | None:
+    """Return what is wrong with one of `VARIABLES`, if anything."""
+    if _value(name) in ("", *VARIABLES[name]):
+        return None
+    return f"{name} must be one of {VARIABLES[name]}, got {os.environ[name]!r}: it counts as unset"
+
+
+def chosen(name: str, default: str) -> str:
+    """Return what one of `VARIABLES` is set to.
+
+    A program does not end because of a variable: `default` stands for a value that is none, and
+    the log tells of it once.
+    """
+    fault = fault_of(name)
+    if fault is None:
+        return _value(name) or default
+    if fault not in _said:
+        _said.add(fault)
+        logger.warning("%s", fault)
+    return default
 
 
 _default: Config | None = None
@@ -79,7 +115,8 @@ def current() -> Config:
     config = _current.get()
     if config is None:
         if _default is None:
-            _default = _from_environment()
+            device = chosen("ACCELSK_DEVICE", "auto")
+            _default = Config(device=device)  # type: ignore[arg-type]
         return _default
     return config
 
@@ -159,9 +196,11 @@ def set_config(
         "pinned_memory": pinned_memory,
     }
     changes: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-    if device_memory_limit != _UNCHANGED:
+    if not (isinstance(device_memory_limit, str) and device_memory_limit == _UNCHANGED):
         changes["device_memory_limit"] = device_memory_limit
-    _current.set(replace(current(), **changes))
+    # numbers and flags of NumPy's are as good as Python's
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in changes.items()}
+    _current.set(replace(current(), **plain))
 
 
 @contextmanager

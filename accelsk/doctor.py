@@ -7,6 +7,7 @@ library is imported, unless ``check=True`` has that done in a process of its own
 from __future__ import annotations
 
 import contextlib
+import difflib
 import glob
 import importlib.metadata
 import json
@@ -20,8 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import accelsk
-from accelsk import versions
-from accelsk.config import environment
+from accelsk import patching, runtime, versions
+from accelsk._arguments import check_flag
+from accelsk.config import VARIABLES, chosen, fault_of
 from accelsk.device import driver, probe
 
 __all__ = ["Info", "Problem", "info"]
@@ -109,9 +111,19 @@ def info(check: bool = False) -> Info:
     >>> found.facts["scikit-learn"]
     '1... (tested: 1.6 to 1.9)'
     """
+    check_flag("check", check)
     with _unsaid():
-        reason = probe.unusable()
-    if reason is None and environment("ACCELSK_DEVICE") == "cpu":
+        found = _found()
+    if check:
+        _check(found)
+    print(found)
+    return found
+
+
+def _found() -> Info:
+    """Return what there is to say without a call on the GPU."""
+    reason = probe.unusable()
+    if reason is None and chosen("ACCELSK_DEVICE", "auto") == "cpu":
         reason = "ACCELSK_DEVICE=cpu is set"
     found = Info(reason is None, reason)
     gpu = driver.describe()
@@ -121,14 +133,11 @@ def info(check: bool = False) -> Info:
         "Driver": gpu.driver or "none found",
         "Managed memory": _managed_memory(gpu),
         **{name: _version(name) for name in _PACKAGES},
-        "Patched": _patched(),
+        "Patched": "yes" if patching.is_patched() else "no",
         "Environment": " ".join(_variables()) or "nothing that matters is set",
         "Costs": _costs(),
     }
     found.problems += _problems(gpu)
-    if check:
-        _check(found)
-    print(found)
     return found
 
 
@@ -170,18 +179,13 @@ def _version(name: str) -> str:
 
 
 def _managed_memory(gpu: driver.Description) -> str:
-    if environment("ACCELSK_DISABLE_UVM") not in ("", "0", "false", "no", "off"):
+    if runtime.uvm_is_off():
         return "off: ACCELSK_DISABLE_UVM is set"
     if gpu.managed is None:
         return "unknown without a GPU"
     if not gpu.managed:
         return "off: the platform lacks concurrent managed access (as WSL2 does)"
     return "on with accelsk.install() or on the command line; data may be larger than the GPU"
-
-
-def _patched() -> str:
-    patching = sys.modules.get("accelsk.patching")
-    return "yes" if patching is not None and patching.is_patched() else "no"
 
 
 def _variables() -> list[str]:
@@ -230,10 +234,27 @@ def _problems(gpu: driver.Description) -> Iterator[Problem]:
                 "The driver supports CUDA 12, the installed cuML needs 13",
                 "pip uninstall -y cuml-cu13 cupy-cuda13x && pip install 'accelsk[cuda12]'",
             )
-    if environment("ACCELSK_DEVICE") == "cpu":
-        yield Problem("ACCELSK_DEVICE=cpu keeps every call in scikit-learn", "unset ACCELSK_DEVICE")
+    yield from _misset()
     yield from _untested()
     yield from _unsatisfied()
+
+
+def _misset() -> Iterator[Problem]:
+    """Yield what is wrong with environment variables."""
+    if chosen("ACCELSK_DEVICE", "auto") == "cpu":
+        yield Problem("ACCELSK_DEVICE=cpu keeps every call in scikit-learn", "unset ACCELSK_DEVICE")
+    for name in sorted(name for name in os.environ if name.startswith("ACCELSK_")):
+        fault = None
+        if name in VARIABLES:
+            fault = fault_of(name)
+        elif name == patching.ENVIRONMENT:
+            fault = patching.fault_of_environment()
+        else:
+            similar = difflib.get_close_matches(name, (*VARIABLES, patching.ENVIRONMENT), 1)
+            meant = f" (is {similar[0]} meant?)" if similar else ""
+            fault = f"accelsk knows no environment variable {name}{meant}"
+        if fault is not None:
+            yield Problem(fault, f"unset {name}")
 
 
 def _doubled() -> Iterator[Problem]:

@@ -75,7 +75,7 @@ def explain(estimator: Any, X: Any = None, y: Any = None, method: str = "fit") -
     Raises
     ------
     TypeError
-        If `estimator` is a class.
+        If `estimator` is a class or no estimator at all, or `method` is no text.
     AttributeError
         If `estimator` has no such method.
 
@@ -104,7 +104,12 @@ def _not_accelerated(estimator: Any) -> str:
 def _explain(estimator: Any, X: Any, y: Any, method: str) -> Explanation:
     if isinstance(estimator, type):
         raise TypeError(f"an instance is needed, not the class {estimator.__name__}")
-    getattr(estimator, method)
+    if not (hasattr(estimator, "fit") or hasattr(estimator, "get_params")):
+        raise TypeError(f"an estimator is needed, got {estimator!r} (type {type(estimator)})")
+    if not isinstance(method, str):
+        raise TypeError(f"method must be the name of a method, got {method!r}")
+    if not callable(getattr(estimator, method)):
+        raise AttributeError(f"{method!r} of {type(estimator).__name__} is no method")
     name = f"{type(estimator).__name__}.{method}"
     if not is_proxy(estimator):
         return Explanation(name, None, (), (_not_accelerated(estimator),))

@@ -19,6 +19,7 @@ Four things follow from scikit-learn's own code and from pickles, and are dealt 
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import logging
@@ -30,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accelsk import registry, support
+from accelsk._arguments import check_flag
 from accelsk._locks import Lock
 from accelsk._names import (
     PACKAGES,
@@ -71,7 +73,7 @@ MODULES = dict.fromkeys(
 
 #: What scikit-learn has only once one of its modules has been imported.
 _EXPERIMENTAL = {"sklearn.experimental.enable_halving_search_cv": "_halving"}
-_ENVIRONMENT = "ACCELSK_ENABLED"
+ENVIRONMENT = "ACCELSK_ENABLED"
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,8 @@ def patch(estimators: Any = None, rebind: bool = True) -> PatchResult:
 
     Raises
     ------
+    TypeError
+        If one of `estimators` is no class, function or name.
     ValueError
         If one of `estimators` names nothing that accelsk has a counterpart of.
 
@@ -176,7 +180,7 @@ def unpatch() -> None:
     """
     stop()
     with _lock:
-        before = _calls[0].environment if _calls else os.environ.get(_ENVIRONMENT)
+        before = _calls[0].environment if _calls else os.environ.get(ENVIRONMENT)
         for call in reversed(_calls.copy()):
             _undo(call)
         # another patcher, undone after accelsk, may have put back what it had found
@@ -234,11 +238,32 @@ def is_patched() -> bool:
 
 def patch_from_environment() -> None:
     """Patch what ``ACCELSK_ENABLED`` asks for: all with "1", or names with commas between them."""
-    value = os.environ.get(_ENVIRONMENT, "").strip()
+    fault = fault_of_environment()
+    if fault is not None:
+        raise ValueError(fault)
+    names = _named_in_environment()
+    if names is None or names:
+        patch(names)
+
+
+def fault_of_environment() -> str | None:
+    """Return what is wrong with ``ACCELSK_ENABLED``, if anything."""
+    names = _named_in_environment()
+    if names:
+        _import(names)
+        try:
+            _selected(names, _counterparts(PACKAGES))
+        except ValueError as error:
+            return f"{ENVIRONMENT}={os.environ[ENVIRONMENT]!r}: {error} (1 means all, 0 nothing)"
+    return None
+
+
+def _named_in_environment() -> list[str] | None:
+    """Return the names in ``ACCELSK_ENABLED``; None means all."""
+    value = os.environ.get(ENVIRONMENT, "").strip()
     if value.lower() in ("1", "true", "yes", "on"):
-        patch()
-    elif value.lower() not in OFF:
-        patch([name.strip() for name in value.split(",")])
+        return None
+    return [] if value.lower() in OFF else [name.strip() for name in value.split(",")]
 
 
 def patch_imported(package: str) -> None:
@@ -260,13 +285,14 @@ def patch_imported(package: str) -> None:
 
 def _patch(estimators: Any, rebind: bool) -> _Call:
     # before the lock is taken: another thread may be importing one of them, and wait for it
+    check_flag("rebind", rebind)
     chosen = None if estimators is None else _listed(estimators)
     _import(chosen)
     replacements = _counterparts(PACKAGES)
     if chosen is not None:
         replacements = _selected(chosen, replacements)
     call = _Call(() if chosen is None else tuple(sorted(map(public_path, replacements))), rebind)
-    call.environment = os.environ.get(_ENVIRONMENT)
+    call.environment = os.environ.get(ENVIRONMENT)
     stop()
     with _lock:
         try:
@@ -328,17 +354,21 @@ def _tell_children(otherwise: str | None = None) -> None:
     else:
         value = ",".join(sorted({n for call in _calls for n in call.names})) or otherwise
     if value is None:
-        os.environ.pop(_ENVIRONMENT, None)
+        os.environ.pop(ENVIRONMENT, None)
     else:
-        os.environ[_ENVIRONMENT] = value
+        os.environ[ENVIRONMENT] = value
 
 
 # Which objects
 
 
 def _listed(estimators: Any) -> list[Any]:
-    several = isinstance(estimators, Iterable) and not isinstance(estimators, (str, type))
-    return list(estimators) if several else [estimators]
+    several = isinstance(estimators, Iterable) and not isinstance(estimators, (str, bytes, type))
+    listed = list(estimators) if several else [estimators]
+    for item in listed:
+        if not (isinstance(item, str) or callable(item)):
+            raise TypeError(f"estimators are classes, functions or names of them, got {item!r}")
+    return listed
 
 
 def _import(chosen: list[Any] | None) -> None:
@@ -387,9 +417,16 @@ def _selected(chosen: list[Any], replacements: dict[Any, Any]) -> dict[Any, Any]
             if item is original or item is ours or item in _names(original)
         }
         if not found:
-            raise ValueError(f"{item!r} names nothing that accelsk has a counterpart of")
+            hint = _hint(item, replacements)
+            raise ValueError(f"{item!r} names nothing that accelsk has a counterpart of{hint}")
         selected |= found
     return selected
+
+
+def _hint(item: Any, replacements: dict[Any, Any]) -> str:
+    known = set().union(*map(_names, replacements)) if isinstance(item, str) else ()
+    similar = difflib.get_close_matches(str(item), known, 1)
+    return f": is {similar[0]!r} meant?" if similar else ""
 
 
 def _names(original: Any) -> set[Any]:

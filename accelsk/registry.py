@@ -97,7 +97,8 @@ def register(
     Raises
     ------
     TypeError
-        If `original` is not a class with scikit-learn's ``get_params``, or is accelerated already.
+        If `original` is not a class with scikit-learn's ``get_params``, or is accelerated already;
+        or if one of `engines` is not an `Engine`.
     ValueError
         If `engines` is empty.
 
@@ -119,8 +120,13 @@ def register(
         raise TypeError(f"{original!r} is not a class with scikit-learn's get_params")
     if issubclass(original, Accelerated):
         raise TypeError(f"{original.__name__} is accelerated already")
+    if not isinstance(engines, Sequence):
+        raise TypeError(f"engines must be a list of engines, got {engines!r}")
     if not engines:
         raise ValueError("engines is empty")
+    for engine in engines:
+        if not isinstance(engine, Engine):
+            raise TypeError(f"an instance of a subclass of Engine is needed, got {engine!r}")
     if module is None:
         frame = inspect.currentframe()
         caller = frame.f_back if frame is not None else None

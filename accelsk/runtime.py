@@ -6,7 +6,8 @@ import logging
 import os
 
 from accelsk import _log
-from accelsk.config import current, environment
+from accelsk._arguments import check_flag
+from accelsk.config import chosen, current
 from accelsk.device import probe
 
 __all__ = ["enabled", "install"]
@@ -14,10 +15,6 @@ __all__ = ["enabled", "install"]
 logger = logging.getLogger("accelsk")
 
 _LEVELS = ("debug", "info", "warn", "error")
-_FLAGS = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off", ""), False),
-}
 
 #: Seconds for which a program that waits for `install` has kernels compiled.
 _PATIENCE = 3.0
@@ -71,8 +68,10 @@ def install(
 
     Raises
     ------
+    TypeError
+        If `disable_uvm` or `background` is neither True nor False.
     ValueError
-        If `log_level` or one of the environment variables has a value that is not known.
+        If `log_level` is not known. An environment variable with such a value counts as unset.
 
     Examples
     --------
@@ -82,8 +81,10 @@ def install(
     >>> accelsk.install(background=True, log_level="error")
     """
     global _installed
+    check_flag("disable_uvm", disable_uvm)
+    check_flag("background", background)
     level = _level(log_level)
-    disable_uvm = _uvm_is_off() or disable_uvm
+    disable_uvm = uvm_is_off() or disable_uvm
     _set_log_level(level)
     os.environ["ACCELSK_LOG_LEVEL"] = level
     os.environ["ACCELSK_DISABLE_UVM"] = str(int(disable_uvm))
@@ -103,25 +104,16 @@ def install(
 
 def _level(argument: str | None) -> str:
     """Return the log level that the argument, or else the environment, asks for."""
-    if argument is None:
-        source, level = "ACCELSK_LOG_LEVEL", environment("ACCELSK_LOG_LEVEL") or "warn"
-    else:
-        source, level = "log_level", str(argument).lower()
+    level = chosen("ACCELSK_LOG_LEVEL", "warn") if argument is None else str(argument).lower()
     level = "warn" if level == "warning" else level  # the name that `logging` has for it
     if level not in _LEVELS:
-        given = os.environ[source] if argument is None else argument
-        raise ValueError(f"{source} must be one of {_LEVELS}, got {given!r}")
+        raise ValueError(f"log_level must be one of {_LEVELS}, got {argument!r}")
     return level
 
 
-def _uvm_is_off() -> bool:
+def uvm_is_off() -> bool:
     """Whether the environment turns managed memory off."""
-    try:
-        return _FLAGS[environment("ACCELSK_DISABLE_UVM")]
-    except KeyError:
-        given = os.environ["ACCELSK_DISABLE_UVM"]
-        known = tuple(flag for flag in _FLAGS if flag)
-        raise ValueError(f"ACCELSK_DISABLE_UVM must be one of {known}, got {given!r}") from None
+    return chosen("ACCELSK_DISABLE_UVM", "off") in ("1", "true", "yes", "on")
 
 
 def _set_log_level(level: str) -> None:

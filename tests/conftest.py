@@ -51,6 +51,7 @@ def isolated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(probe, "_found", probe._found)
     monkeypatch.setattr(cuml, "_broken", None)
     monkeypatch.setattr(config, "_default", None)
+    monkeypatch.setattr(config, "_said", set())
     config._current.set(None)
     yield
     config._current.set(None)

@@ -110,6 +110,23 @@ def test_class_in_place_of_an_instance_is_a_type_error(cls):
         accelsk.explain(cls)
 
 
+@pytest.mark.parametrize("odd", [3, None, "Ridge", np.eye(2), len])
+def test_what_is_no_estimator_is_a_type_error(odd):
+    with pytest.raises(TypeError, match="an estimator is needed, got "):
+        accelsk.explain(odd, np.eye(2))
+
+
+@pytest.mark.parametrize("method", [3, None, len])
+def test_method_that_is_no_name_is_a_type_error(method):
+    with pytest.raises(TypeError, match="method must be the name of a method, got"):
+        accelsk.explain(Ridge(), method=method)
+
+
+def test_attribute_is_no_method():
+    with pytest.raises(AttributeError, match="'alpha' of Ridge is no method"):
+        accelsk.explain(Ridge(), method="alpha")
+
+
 def test_override_of_the_users_own_is_an_obstacle(data):
     class Mine(AcceleratedLine):
         def _solve(self, X, y, weight):

@@ -13,6 +13,7 @@ import pytest
 
 import accelsk
 from accelsk import doctor
+from accelsk.config import VARIABLES
 from accelsk.device import driver, probe
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +43,7 @@ class Machine:
         self.monkeypatch = monkeypatch
         self.versions, self.requires = dict(VERSIONS), dict(REQUIRES)
         self.description, self.reason, self.call = H200, None, {"seconds": 1.2}
-        for name in ("ACCELSK_DEVICE", "ACCELSK_DISABLE_UVM", "CUDA_VISIBLE_DEVICES"):
+        for name in (*VARIABLES, "ACCELSK_ENABLED", "CUDA_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(driver, "describe", lambda: self.description)
         monkeypatch.setattr(importlib.metadata, "version", self._version)
@@ -128,6 +129,35 @@ def test_device_that_was_set(machine, monkeypatch):
     found = machine.info()
     assert (found.usable, found.reason) == (False, "ACCELSK_DEVICE=cpu is set")
     assert _remedies(found) == ["unset ACCELSK_DEVICE"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("ACCELSK_DEVICE", "foo", "must be one of ('auto', 'gpu', 'cpu'), got 'foo'"),
+        ("ACCELSK_DISABLE_UVM", "maybe", "must be one of ('1', 'true', "),
+        ("ACCELSK_LOG_LEVEL", "7", "must be one of ('debug', 'info', "),
+        ("ACCELSK_DEVCIE", "cpu", "knows no environment variable ACCELSK_DEVCIE (is ACCELSK_DEVI"),
+        ("ACCELSK_DEVICE_MEMORY_LIMIT", "lots", "knows no environment variable ACCELSK_DEVICE_M"),
+        ("ACCELSK_ENABLED", "Ridge,Lassso", "'Ridge,Lassso': 'Lassso' names nothing that"),
+    ],
+)
+def test_variable_that_is_misset(machine, monkeypatch, caplog, name, value, text):
+    monkeypatch.setenv(name, value)
+    found = machine.info()
+    assert found.usable
+    (problem,) = found.problems
+    assert problem.remedy == f"unset {name}"
+    assert name in problem.text
+    assert text in problem.text
+    assert f"{name}={value!r}" in found.facts["Environment"]
+    assert not caplog.records  # it is on the screen
+
+
+@pytest.mark.parametrize("value", ["1", "0", "off", "", "Ridge, svm", "sklearn.svm.SVC"])
+def test_variable_that_says_what_to_patch(machine, monkeypatch, value):
+    monkeypatch.setenv("ACCELSK_ENABLED", value)
+    assert machine.info().problems == []
 
 
 def test_both_kinds_of_packages(machine):

@@ -160,13 +160,29 @@ def test_some_are_patched(chosen, patched):
 
 @pytest.mark.parametrize(
     "unknown",
-    ["Rigde", "linear_modle", "sklearn.dummy", sklearn.linear_model.SGDRegressor, 3, None],
+    ["Rigde", "linear_modle", "sklearn.dummy", "", sklearn.linear_model.SGDRegressor],
 )
 def test_unknown_names_change_nothing(unknown):
     with pytest.raises(ValueError, match="names nothing"):
         accelsk.patch(["Ridge", unknown])
     assert sklearn.linear_model.Ridge is PLAIN.Ridge
     assert not accelsk.is_patched()
+
+
+@pytest.mark.parametrize("odd", [3, None, b"Ridge", sklearn.linear_model])
+def test_what_is_no_name_is_a_type_error_and_changes_nothing(odd):
+    with pytest.raises(TypeError, match="classes, functions or names of them, got"):
+        accelsk.patch(["Ridge", odd])
+    assert sklearn.linear_model.Ridge is PLAIN.Ridge
+    assert not accelsk.is_patched()
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("Rigde", "Ridge"), ("sklearn.linear_modle", "sklearn.linear_model")]
+)
+def test_unknown_name_is_told_what_it_is_like(typed, meant):
+    with pytest.raises(ValueError, match=f"has a counterpart of: is '{meant}' meant"):
+        accelsk.patch(typed)
 
 
 def test_an_error_halfway_changes_nothing(monkeypatch, user):

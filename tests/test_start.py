@@ -143,8 +143,9 @@ if __name__ == "__main__":
 def test_import_of_scikit_learn_survives_what_goes_wrong(python):
     stdout, stderr = _run(python, WHERE, ACCELSK_ENABLED="Rigde")
     assert stdout == f"{PLAIN} {PLAIN_LASSO}"
-    why = "ValueError: 'Rigde' names nothing that accelsk has a counterpart of"
-    assert stderr == f"accelsk: scikit-learn stays as it is: {why}"
+    why = "'Rigde' names nothing that accelsk has a counterpart of: is 'Ridge' meant?"
+    start = "accelsk: scikit-learn stays as it is: ValueError: ACCELSK_ENABLED='Rigde': "
+    assert stderr == f"{start}{why} (1 means all, 0 nothing)"
 
 
 def test_start_survives_a_missing_package(tmp_path):

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import Any
 
+from accelsk._arguments import check_flag
 from accelsk._locks import Lock
 from accelsk.profiling.clock import Clock, LineStats
 from accelsk.profiling.events import Event, listening
@@ -112,6 +113,7 @@ def line_profile(*sources: Any, quiet: bool = False) -> AbstractContextManager[L
     >>> results.wall_time > 0
     True
     """
+    check_flag("quiet", quiet)
     wanted = sources or (calling_frame(sys._getframe(1)).f_code.co_filename,)
     return Watch(Sources(wanted), quiet)
 

@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from accelsk._arguments import check_flag
 from accelsk.profiling.events import Event, listening
 from accelsk.profiling.report import render
 from accelsk.profiling.show import show
@@ -211,8 +212,7 @@ class ProfileResults:
         save_trace(self, path)
 
 
-@contextmanager
-def profile(quiet: bool = False) -> Iterator[ProfileResults]:
+def profile(quiet: bool = False) -> AbstractContextManager[ProfileResults]:
     """Report which calls ran on the GPU, which in scikit-learn and why, and how long they took.
 
     Profiles nest. They see the calls of every thread of the process, and those of processes that
@@ -223,9 +223,15 @@ def profile(quiet: bool = False) -> Iterator[ProfileResults]:
     quiet : bool, default=False
         Do not print the report at the end of the block.
 
-    Yields
+    Returns
+    -------
+    context : context manager
+        Gives `ProfileResults`; it can be a decorator, too (``@accelsk.profile()``).
+
+    Raises
     ------
-    results : ProfileResults
+    TypeError
+        If `quiet` is neither True nor False.
 
     Examples
     --------
@@ -236,6 +242,12 @@ def profile(quiet: bool = False) -> Iterator[ProfileResults]:
     >>> results.method_calls["Ridge.fit"].cpu_calls
     1
     """
+    check_flag("quiet", quiet)
+    return _profile(quiet)
+
+
+@contextmanager
+def _profile(quiet: bool) -> Iterator[ProfileResults]:
     results = ProfileResults()
     try:
         with listening(results._add):

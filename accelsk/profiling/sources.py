@@ -80,6 +80,8 @@ class Sources:
             self._names.setdefault(code.co_filename, code.co_filename)
             self._ranges.setdefault(code.co_filename, []).append(found)
             return
+        if not isinstance(item, (str, os.PathLike)):
+            raise TypeError(f"a file, folder, module, function or code is needed, got {item!r}")
         path = os.fspath(item)
         if path.startswith("<"):
             self._names[path] = path
