@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accelsk.profiling.profile import MethodStats
 
 __all__ = ["columns", "format_bytes", "format_duration", "notes", "render"]
+
+_WIDTH = 92
 
 
 def format_duration(seconds: float) -> str:
@@ -81,14 +84,14 @@ def columns(method_calls: Mapping[str, MethodStats]) -> dict[str, list[str]]:
 def notes(
     method_calls: Mapping[str, MethodStats], n_workers: int
 ) -> Iterable[tuple[str, list[tuple[str, list[str]]]]]:
-    """Yield headings of what there is to say under the table, and under each texts by function."""
+    """Yield headings of what there is to say under the table, and under each texts by functions."""
     reasons = [
         (name, sorted(stats.fallback_reasons))
         for name, stats in method_calls.items()
         if stats.fallback_reasons
     ]
     if reasons:
-        yield "Ran in scikit-learn because:", reasons
+        yield "Ran in scikit-learn because:", _together(reasons)
     errors = [
         (name, [f"{error} ({count}x)" if count > 1 else error for error, count in s.errors.items()])
         for name, s in method_calls.items()
@@ -102,6 +105,14 @@ def notes(
     if n_workers:
         calls = int(_total(method_calls.values(), "worker_calls"))
         yield f"{_plural(calls, 'call')} ran in {_plural(n_workers, 'worker process', 'es')}.", []
+
+
+def _together(reasons: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """Return functions with the same texts as one: where no GPU is used, all of them."""
+    functions: dict[tuple[str, ...], list[str]] = {}
+    for name, texts in reasons:
+        functions.setdefault(tuple(texts), []).append(name)
+    return [(", ".join(names), [*texts]) for texts, names in functions.items()]
 
 
 def _plural(count: int, noun: str, ending: str = "s") -> str:
@@ -125,5 +136,6 @@ def render(method_calls: Mapping[str, MethodStats], n_workers: int = 0) -> str:
     for heading, functions in notes(method_calls, n_workers):
         lines += ["", heading]
         for name, texts in functions:
-            lines += [f"  {name}", *(f"    - {text}" for text in texts)]
+            lines += wrap(name, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+            lines += [f"    - {text}" for text in texts]
     return "\n".join(lines)
