@@ -17,7 +17,7 @@ from accelsk.registry import OTHER_PACKAGES, from_sklearn, is_proxy, register, t
 from accelsk.runtime import enabled, install
 from accelsk.support import supported
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 #: What is imported when it is first asked for, and where it is.
 _LAZY = {
