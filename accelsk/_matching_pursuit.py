@@ -53,6 +53,7 @@ class MatchingPursuitOnMoments(Solved):
     outputs = True
     options = ("fit_intercept", "tol", "n_nonzero_coefs")
     rules = (
+        inputs.HIDDEN_PRECISION,  # before scikit-learn 1.8
         LONG,
         only("precompute", "auto", True),
         few_features(5_000),
