@@ -28,8 +28,8 @@ from accelsk.device.foreign import adopted_arguments, in_kind
 from accelsk.device.memory import is_out_of_memory, make_room, with_room
 from accelsk.device.transfer import is_device_array, on_host, settle, to_host
 from accelsk.engines import repeats
-from accelsk.engines.base import Call, Outcome, fits
-from accelsk.estimator import SLOT, Accelerated, DeviceState
+from accelsk.engines.base import Call, Engine, Outcome, fits
+from accelsk.estimator import ATTEMPTS, SLOT, Accelerated, DeviceState
 from accelsk.exceptions import (
     FallbackError,
     FallbackWarning,
@@ -61,7 +61,7 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
     assert engine is not None
     assert call is not None
     anew = call.fits and not call.continues
-    outcome = repeats.run(engine, call, None if anew else estimator._accelsk_model(engine))
+    outcome = repeats.run(engine, call, None) if anew else _outcome_of_one_fit(engine, call)
     result = to_host(outcome.result) if call.on_host else outcome.result
     named = call.X.kind == "frame" or "feature_names_in_" in vars(estimator)
     if named and not anew and call.takes_features and call.X.given:
@@ -72,6 +72,19 @@ def _run(plan: Plan, estimator: Accelerated) -> Any:
         estimator._accelsk_adopt(engine, outcome.model, attributes, rows=call.data.shape[:1])
     _announce(outcome)
     return estimator if call.method in ("fit", "partial_fit") else result
+
+
+def _outcome_of_one_fit(engine: Engine, call: Call) -> Outcome:
+    """Run a call that needs a model, anew where another thread has fitted the estimator meanwhile.
+
+    An engine reads attributes beside the model: those may be of the later fit then.
+    """
+    for _ in range(ATTEMPTS):
+        model, state = call.estimator._accelsk_answering(engine)
+        outcome = repeats.run(engine, call, model)
+        if call.fits or state.stands(call.estimator):
+            return outcome
+    raise Refusal("it is being fitted in other threads")
 
 
 def _input_attributes(call: Call) -> dict[str, Any]:

@@ -25,17 +25,20 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
 from accelsk.engines.base import Engine
-from accelsk.exceptions import LostModelError
+from accelsk.exceptions import LostModelError, Refusal
 from accelsk.introspection import assigned_names
-from accelsk.state import SLOT, DeviceState
+from accelsk.state import SLOT, DeviceState, put
 
-__all__ = ["SLOT", "STANDING", "Accelerated", "Counterpart", "DeviceState", "PlainCall"]
+__all__ = ["ATTEMPTS", "SLOT", "STANDING", "Accelerated", "Counterpart", "DeviceState", "PlainCall"]
 
 #: The classes that stand under the names of their originals now, as `accelsk.patch` has put them.
 STANDING: set[type] = set()
 
 #: Set by scikit-learn's input validation rather than by a fit itself.
 _INPUT_NAMES = frozenset({"n_features_in_", "feature_names_in_"})
+
+#: How often a call begins anew because another thread has fitted the estimator meanwhile.
+ATTEMPTS = 8
 
 
 @functools.cache
@@ -233,45 +236,63 @@ class Accelerated(Counterpart):
 
     def _accelsk_fetch(self) -> None:
         """Have every fitted attribute on the host; the device model stays."""
-        state = DeviceState.of(self)
-        if state is not None:
-            state.fetch(self)
+        while (state := DeviceState.of(self)) is not None and not state.fetched:
+            state.fetch(self)  # another thread may have fitted it anew by then
 
     def _accelsk_release(self) -> None:
         """Have every fitted attribute on the host and drop the device model."""
-        self._accelsk_fetch()
-        DeviceState.drop(self)
+        while (state := DeviceState.of(self)) is not None:
+            state.release(self)
 
     def _accelsk_adopt(
         self, engine: Engine, model: Any, attributes: dict[str, Any], rows: tuple[int, ...] = ()
     ) -> None:
         """Take over what `engine` fitted on so many rows, in place of all earlier fitted state."""
-        own = self.__dict__
         _watch_attributes()
+        earlier = _INPUT_NAMES | self._accelsk_fitted_names() | {SLOT}
         with DeviceState.held_still(self):
-            DeviceState.drop(self)
-            for name in _INPUT_NAMES | self._accelsk_fitted_names():
-                own.pop(name, None)
+            own = {name: value for name, value in self.__dict__.items() if name not in earlier}
             own.update(attributes)
-            own[SLOT] = DeviceState(engine, model, self, fetched=False)
-            own[SLOT].rows = rows[0] if rows else None
-        # `check_is_fitted` wants to see an attribute; a `__getattr__` of the user's fetches none
-        seen = any(name.endswith("_") and not name.startswith("__") for name in own)
-        if not seen or type(self).__getattr__ is not Accelerated.__getattr__:
-            self._accelsk_fetch()
+            own[SLOT] = state = DeviceState(engine, model, self, own, fetched=False)
+            state.rows = rows[0] if rows else None
+            # `check_is_fitted` wants to see one; a `__getattr__` of the user's fetches none
+            seen = any(name.endswith("_") and not name.startswith("__") for name in own)
+            if not seen or type(self).__getattr__ is not Accelerated.__getattr__:
+                own = self._accelsk_fetched(own)
+            put(self, own)
+            DeviceState.restored.pop(id(self), None)
+
+    def _accelsk_fetched(self, own: dict[str, Any]) -> dict[str, Any]:
+        """Return what `own`, with a state in it, is once the attributes are there."""
+        stand_in = object.__new__(type(self))
+        put(stand_in, own)
+        own[SLOT].fetch(stand_in)
+        return stand_in.__dict__
 
     def _accelsk_model(self, engine: Engine) -> Any:
         """Return the fitted model of `engine`, made from the attributes where need be."""
-        state = DeviceState.of(self)
-        if state is not None:
-            model, current = state.model_for(self, engine)
-            if current:
-                return model
-        self._accelsk_release()
-        model = engine.restore(self)
-        _watch_attributes()
-        DeviceState.restored[id(self)] = DeviceState(engine, model, self, fetched=True)
-        return model
+        return self._accelsk_answering(engine)[0]
+
+    def _accelsk_answering(self, engine: Engine) -> tuple[Any, DeviceState]:
+        """Return the same, and the state that it belongs to."""
+        for _ in range(ATTEMPTS):
+            state = DeviceState.of(self)
+            if state is not None:
+                model, current = state.model_for(self, engine)
+                if current:
+                    return model, state
+                if not state.stands(self):
+                    continue
+            self._accelsk_release()
+            before = dict(self.__dict__)
+            model = engine.restore(self)
+            _watch_attributes()
+            state = DeviceState(engine, model, self, fetched=True)
+            now = self.__dict__
+            if SLOT not in now and all(now.get(name) is before[name] for name in before):
+                DeviceState.restored[id(self)] = state
+                return model, state
+        raise Refusal("it is being fitted in other threads")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if self._accelsk_held():
@@ -292,13 +313,18 @@ class Accelerated(Counterpart):
 
 
 def _getattr(self: Accelerated, name: str) -> Any:
-    state = self.__dict__.get(SLOT)
-    to_fetch = state is not None and not (state.fetched and state.belongs_to(self))
-    if to_fetch and name in self._accelsk_fitted_names():
-        self._accelsk_fetch()
-    # Python comes here too when a property raised an AttributeError (NotFittedError is one);
-    # looking the name up again raises that same error.
-    return object.__getattribute__(self, name)
+    while True:
+        state = self.__dict__.get(SLOT)
+        to_fetch = state is not None and not (state.fetched and state.belongs_to(self))
+        if to_fetch and name in self._accelsk_fitted_names():
+            self._accelsk_fetch()
+        # Python comes here too when a property raised an AttributeError (NotFittedError is one);
+        # looking the name up again raises that same error.
+        try:
+            return object.__getattribute__(self, name)
+        except AttributeError:
+            if self.__dict__.get(SLOT) is state:  # otherwise another thread has fitted it anew
+                raise
 
 
 def _setattr(self: Accelerated, name: str, value: Any) -> None:

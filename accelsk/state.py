@@ -6,13 +6,14 @@ import functools
 import itertools
 import logging
 import os
-import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from accelsk._locks import Lock
 from accelsk.device.errors import leave_unmended, loses_gpu
+from accelsk.device.forks import abandon
 from accelsk.device.memory import gives_back, with_room
 from accelsk.engines.base import Engine
 from accelsk.exceptions import LostModelError
@@ -28,6 +29,18 @@ logger = logging.getLogger("accelsk")
 #: The name under which an instance holds its `DeviceState`. It never leaves the process.
 SLOT = "_accelsk_state"
 
+#: The seconds after which a fork waits no more for another thread to end a fetch.
+_PATIENCE = 30.0
+
+
+def put(estimator: Any, own: dict[str, Any]) -> None:
+    """Have `own` be the ``__dict__`` of `estimator`.
+
+    Other threads see the one before or this one, never half of it, and may be going through the
+    one before: that is not to change its size any more.
+    """
+    object.__setattr__(estimator, "__dict__", own)
+
 
 class DeviceState:
     """A fitted model on an engine, and how it stands to the attributes on the host.
@@ -42,6 +55,10 @@ class DeviceState:
     engine : Engine
     model : object
         The engine's fitted model.
+    estimator : Accelerated
+        Whose model it is.
+    own : dict, default=None
+        What its ``__dict__`` is going to be, if that is not what it is.
     fetched : bool
         Whether the fitted attributes are on the host already.
 
@@ -66,7 +83,13 @@ class DeviceState:
     _clock: ClassVar = itertools.count()
 
     def __init__(
-        self, engine: Engine, model: Any, estimator: Accelerated, *, fetched: bool
+        self,
+        engine: Engine,
+        model: Any,
+        estimator: Accelerated,
+        own: dict[str, Any] | None = None,
+        *,
+        fetched: bool,
     ) -> None:
         self.engine = engine
         self.model = model
@@ -74,10 +97,11 @@ class DeviceState:
         self.moved = False
         self.lost: str | None = None
         self._given: dict[str, Any] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
         forget = functools.partial(self._forget, id(estimator))
         self._owner = weakref.ref(estimator, forget if fetched else None)
-        self._fingerprint = self._take_fingerprint(estimator)
+        own = estimator.__dict__ if own is None else own
+        self._fingerprint = self._take_fingerprint(estimator, own)
         self._used = next(self._clock)
         self.live[id(self)] = self
 
@@ -97,8 +121,8 @@ class DeviceState:
         """Return a state for a copy of the owner as long as there is anything to fetch."""
         with self._lock:
             if self.fetched:
-                for name, value in self._given.items():  # may be since the copy was made
-                    estimator.__dict__.setdefault(name, value)
+                # may be since the copy was made
+                put(estimator, {**self._given, **estimator.__dict__})
                 self.drop(estimator)
                 return None
             state = DeviceState(self.engine, self.model, estimator, fetched=False)
@@ -109,8 +133,21 @@ class DeviceState:
     @classmethod
     def drop(cls, estimator: Accelerated) -> None:
         """Forget the state of `estimator`, if it has one."""
-        estimator.__dict__.pop(SLOT, None)
+        own = estimator.__dict__
+        if SLOT in own:
+            put(estimator, {name: value for name, value in own.items() if name != SLOT})
         cls.restored.pop(id(estimator), None)
+
+    def stands(self, estimator: Accelerated) -> bool:
+        """Whether no other fit has taken its place."""
+        return estimator.__dict__.get(SLOT, self.restored.get(id(estimator))) is self
+
+    def release(self, estimator: Accelerated) -> None:
+        """Have the attributes on the host and forget the state."""
+        with self._lock:
+            self.fetch(estimator)
+            if self.stands(estimator):
+                self.drop(estimator)
 
     @classmethod
     @contextmanager
@@ -123,7 +160,7 @@ class DeviceState:
             yield
         except BaseException:
             if state is not None:
-                estimator.__dict__.setdefault(SLOT, state)
+                put(estimator, {SLOT: state, **estimator.__dict__})
             raise
 
     @classmethod
@@ -167,12 +204,14 @@ class DeviceState:
                 error.add_note(f"The fitted attributes of this {name} could not leave the GPU.")
                 raise
             self._take(estimator, attributes)
-            # those that were at hand before may have been changed since
-            self._fingerprint = self._take_fingerprint(estimator) | self._fingerprint
 
     def _take(self, estimator: Accelerated, attributes: dict[str, Any]) -> None:
-        for name, value in attributes.items():
-            estimator.__dict__.setdefault(name, value)
+        own = estimator.__dict__
+        if own.get(SLOT) is self:  # otherwise another fit has taken its place
+            own = {**own, **{name: attributes[name] for name in attributes if name not in own}}
+            # those that were at hand before may have been changed since
+            self._fingerprint = self._take_fingerprint(estimator, own) | self._fingerprint
+            put(estimator, own)
         self._given = attributes
         self.fetched = True
 
@@ -185,14 +224,23 @@ class DeviceState:
         if self.moved or self.engine is not engine or self.lost is not None:
             return None, False
         self._used = next(self._clock)
-        return model, self._fingerprint == self._take_fingerprint(estimator)
+        if self._agrees(estimator):
+            return model, True
+        with self._lock:  # attributes may just have been put in their place
+            return model, self._agrees(estimator)
 
-    def _take_fingerprint(self, estimator: Accelerated) -> dict[str, Any]:
+    def _agrees(self, estimator: Accelerated) -> bool:
+        own = estimator.__dict__
+        if own.get(SLOT, self.restored.get(id(estimator))) is not self:
+            return False
+        return self._fingerprint == self._take_fingerprint(estimator, own)
+
+    def _take_fingerprint(self, estimator: Accelerated, own: dict[str, Any]) -> dict[str, Any]:
         engine = self.engine
         compared = compared_names(estimator._accelsk_class, engine.methods, engine.per_row)
         return {
             name: fingerprint_of_private(value) if name.startswith("_") else fingerprint(value)
-            for name, value in list(vars(estimator).items())
+            for name, value in list(own.items())
             if name in compared
         }
 
@@ -208,10 +256,24 @@ class DeviceState:
             owner = state._owner()
             if owner is None or state.fetched or state.lost is not None:
                 continue
+            if not state._lock.acquire(_PATIENCE):
+                continue
             try:
                 state.fetch(owner)
             except Exception as error:
                 logger.warning("A fitted %s stays on the GPU: %s", type(owner).__name__, error)
+            finally:
+                state._lock.release()
+
+    @classmethod
+    def forked(cls) -> None:
+        """Have no model on the device, which is that of the parent; what it alone has is lost."""
+        for state in cls._every():
+            if not state.fetched and state.lost is None:  # fitted while the fetching went on
+                name = type(state._owner()).__name__
+                state.lost = _farewell(name, "CUDA cannot be used in a forked process")
+            abandon(state.model)
+            state.moved, state.model = True, None
 
     @classmethod
     def move_idle(cls, keep: object) -> list[str]:
@@ -237,11 +299,11 @@ class DeviceState:
     def _move(self, owner: Accelerated) -> bool:
         """Give the model up, its attributes on the host; return whether that was possible."""
         # a state that is locked is in use, maybe by a thread that waits for one of ours
-        if self.moved or self.lost is not None or not self._lock.acquire(blocking=False):
+        if self.moved or self.lost is not None or not self._lock.acquire(timeout=0):
             return False
         try:
-            if owner.__dict__.get(SLOT) is not self and self.restored.get(id(owner)) is not self:
-                return False  # another fit has taken its place
+            if not self.stands(owner):
+                return False
             if not self.fetched:
                 self._take(owner, self.engine.attributes(owner, self.model))
             # it stays in its place, where another thread may be putting the next one
@@ -254,7 +316,7 @@ class DeviceState:
         return True
 
 
-os.register_at_fork(before=DeviceState.fetch_all)
+os.register_at_fork(before=DeviceState.fetch_all, after_in_child=DeviceState.forked)
 
 
 @gives_back

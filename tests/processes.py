@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import select
 import signal
@@ -22,7 +21,6 @@ def in_fork(function: Callable[[], Any]) -> str:
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        faulthandler.dump_traceback_later(PATIENCE / 2, exit=True)
         try:
             answer = repr(function())
         except BaseException as error:

@@ -1,21 +1,31 @@
-"""Threads share an estimator, and a forked child computes on what is on the host."""
+"""A forked child computes on the CPU, on what is on the host; other children use the GPU."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import multiprocessing
 import os
+import re
+import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
+import weakref
+from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 from comparison import assert_same
 from engine import AcceleratedLine, Line, engine_of
+from processes import PATIENCE, in_fork
 from sklearn.model_selection import cross_val_score
 
 import accelsk
+from accelsk._locks import Lock, _locks
 from accelsk.device import probe
 from accelsk.estimator import DeviceState
+from accelsk.exceptions import LostModelError
 
 
 @pytest.fixture
@@ -28,24 +38,6 @@ def plain(data):
     return Line().fit(*data)
 
 
-def _in_fork(function):
-    """Return what `function` returns in a forked child, or the text of its error."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            answer = repr(function())
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(write, answer.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        answer = pipe.read()
-    os.waitpid(pid, 0)
-    return answer
-
-
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
 
@@ -53,30 +45,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:De
 
 
 def test_forked_child_finds_attributes_on_the_host(line, plain):
-    assert _in_fork(lambda: line.coef_.round(9).tolist()) == repr(plain.coef_.round(9).tolist())
+    assert in_fork(lambda: line.coef_.round(9).tolist()) == repr(plain.coef_.round(9).tolist())
     assert engine_of(line).counts["attributes"] == 1
 
 
 def test_forked_child_predicts(line, plain, data):
     expected = plain.predict(data[0]).round(9).tolist()
-    assert _in_fork(lambda: line.predict(data[0]).round(9).tolist()) == repr(expected)
+    assert in_fork(lambda: line.predict(data[0]).round(9).tolist()) == repr(expected)
 
 
 def test_forked_child_does_not_use_the_gpu(monkeypatch):
     monkeypatch.setattr(probe, "_found", (object(), None))
     assert accelsk.enabled()
-    answer = _in_fork(lambda: (accelsk.enabled(), probe.unusable()))
+    answer = in_fork(lambda: (accelsk.enabled(), probe.unusable()))
     assert answer == repr((False, "CUDA cannot be used in a forked process"))
     assert accelsk.enabled()
 
 
 def test_fork_is_quiet(line, capfd):
-    _in_fork(lambda: line.coef_.shape)
+    in_fork(lambda: line.coef_.shape)
     assert capfd.readouterr() == ("", "")
 
 
 def test_parent_goes_on_with_its_device_model(line, data):
-    _in_fork(lambda: None)
+    in_fork(lambda: None)
     line.predict(data[0])
     assert engine_of(line).counts == {"fit": 1, "attributes": 1, "predict": 1}
 
@@ -126,72 +118,200 @@ def test_global_estimator_is_inherited_by_a_forked_pool(line, plain, monkeypatch
             assert_same(predicted, plain.predict(np.ones((2, 3))))
 
 
-def test_cross_validation_in_two_processes(data):
-    ours = cross_val_score(AcceleratedLine(), *data, cv=4, n_jobs=2)
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing", "threading"])
+def test_cross_validation_in_two_workers(backend, data):
+    with joblib.parallel_config(backend):
+        ours = cross_val_score(AcceleratedLine(), *data, cv=4, n_jobs=2)
     np.testing.assert_allclose(ours, cross_val_score(Line(), *data, cv=4))
 
 
-# Threads
+# What a child has of the device
 
 
-def _together(function, n=16):
-    """Return what `function` returns in `n` threads that start as one."""
-    barrier = threading.Barrier(n)
+def test_fork_of_a_fork_computes_on_the_cpu(line, plain, data, monkeypatch):
+    monkeypatch.setattr(probe, "_found", (object(), None))
+    expected = repr((False, plain.coef_.round(9).tolist()))
 
-    def work(i):
-        barrier.wait(30)
-        return function(i)
+    def grandchild():
+        return in_fork(lambda: (accelsk.enabled(), line.coef_.round(9).tolist()))
 
-    with ThreadPoolExecutor(n) as pool:
-        return list(pool.map(work, range(n)))
+    assert in_fork(grandchild) == repr(expected)
 
 
-def test_many_threads_fetch_once(data, plain):
-    X, y = data
-    for _ in range(20):
-        line = AcceleratedLine().fit(X, y)
-        engine_of(line).counts.clear()
-        for coef in _together(lambda i, line=line: line.coef_):
-            assert coef is line.coef_
-        assert_same(line.coef_, plain.coef_)
-        assert engine_of(line).counts["attributes"] == 1
+def test_fork_from_a_thread(line, plain, data):
+    answers = []
+    thread = threading.Thread(
+        target=lambda: answers.append(in_fork(lambda: line.predict(data[0]).round(9).tolist()))
+    )
+    thread.start()
+    thread.join(PATIENCE)
+    assert answers == [repr(plain.predict(data[0]).round(9).tolist())]
 
 
-def test_threads_predict_and_read_at_once(data, plain):
-    X, y = data
-    expected = plain.predict(X)
-    for _ in range(10):
-        line = AcceleratedLine().fit(X, y)
+class _Untouchable:
+    """A model that can only be destroyed where it was made."""
 
-        def work(i, line=line):
-            return line.predict(X) if i % 2 else line.importances_
+    def __init__(self, coef):
+        self.coef_, self.scale_ = coef, 1.0
+        self.destroyed = []
+        self._pid = os.getpid()
 
-        for i, result in enumerate(_together(work)):
-            assert_same(result, expected if i % 2 else plain.importances_)
+    def __deepcopy__(self, memo):
+        return self
 
-
-def test_threads_restore_one_model(data, plain):
-    X, y = data
-    expected = plain.predict(X)
-    for _ in range(10):
-        line = accelsk.to_sklearn(AcceleratedLine().fit(X, y))
-        restored = AcceleratedLine()
-        restored.__dict__.update(vars(line))
-        for result in _together(lambda i, e=restored: e.predict(X)):
-            assert_same(result, expected)
+    def __del__(self):
+        if os.getpid() != self._pid:
+            self.destroyed.append(self._pid)
 
 
-def test_threads_fit_estimators_of_their_own(data):
-    X, y = data
+def test_child_destroys_no_device_model(line, data):
+    state = vars(line)["_accelsk_state"]
+    state.model = _Untouchable(line.coef_)
+    destroyed = state.model.destroyed
+    del state
 
-    def work(i):
-        line = AcceleratedLine(shrinkage=float(i)).fit(X, y)
-        return line.predict(X), line.coef_
+    def child():
+        with accelsk.config_context(device="cpu"):
+            line.fit(*data)
+        gc.collect()
+        return destroyed
 
-    for i, (predicted, coef) in enumerate(_together(work)):
-        theirs = Line(shrinkage=float(i)).fit(X, y)
-        assert_same(predicted, theirs.predict(X))
-        assert_same(coef, theirs.coef_)
+    assert in_fork(child) == "[]"
+
+
+def test_child_does_not_ask_the_device_for_what_was_fitted_as_it_was_forked(data):
+    line = AcceleratedLine().fit(*data)
+    engine = engine_of(line)
+    vars(line)["_accelsk_state"]._owner = lambda: None  # nobody fetches it
+
+    def child():
+        engine.counts.clear()
+        try:
+            _ = line.coef_
+        except LostModelError as error:
+            told = str(error)
+        refitted = line.fit(*data).predict(data[0]).shape
+        return engine.counts["attributes"], "forked process" in told, refitted
+
+    assert in_fork(child) == "(0, True, (40,))"
+    vars(line)["_accelsk_state"]._owner = weakref.ref(line)
+    assert_same(line.coef_, Line().fit(*data).coef_)
+
+
+def test_fork_while_another_thread_fetches_waits_for_it(line, plain, monkeypatch):
+    fetch, begun = engine_of(line).attributes, threading.Event()
+
+    def slow(*args):
+        begun.set()
+        time.sleep(0.2)
+        return fetch(*args)
+
+    monkeypatch.setattr(engine_of(line), "attributes", slow)
+    thread = threading.Thread(target=lambda: line.coef_)
+    thread.start()
+    assert begun.wait(PATIENCE)
+    assert in_fork(lambda: line.coef_.round(9).tolist()) == repr(plain.coef_.round(9).tolist())
+    thread.join(PATIENCE)
+
+
+def test_fork_does_not_wait_for_ever(line, monkeypatch):
+    monkeypatch.setattr("accelsk.state._PATIENCE", 0.1)
+    state, go_on, held = vars(line)["_accelsk_state"], threading.Event(), threading.Event()
+
+    def hold():
+        with state._lock:
+            held.set()
+            go_on.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+    try:
+        assert "LostModelError" in in_fork(lambda: line.coef_)
+    finally:
+        go_on.set()
+        thread.join(PATIENCE)
+    assert line.coef_.shape == (3,)
+
+
+def test_locks_that_other_threads_hold_are_free_in_a_child():
+    held, go_on = threading.Event(), threading.Event()
+    locks = list(_locks)
+
+    def hold():
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            go_on.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+    try:
+        answer = in_fork(lambda: all(lock.acquire(0.01) for lock in locks))
+    finally:
+        go_on.set()
+        thread.join(PATIENCE)
+    assert len(locks) > 5
+    assert answer == "True"
+
+
+def test_fork_within_a_lock_leaves_it():
+    lock = Lock()
+    with lock:
+        assert in_fork(lambda: lock.__exit__() or lock.acquire(0.1)) == "True"
+    assert lock.acquire(0.1)
+    lock.release()
+
+
+def test_no_lock_of_the_package_stays_locked_in_a_child():
+    plain = re.compile(r"threading\.(R?Lock|Condition|Semaphore)\(")
+    package = Path(accelsk.__file__).parent
+    users = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if plain.search(path.read_text("utf-8"))
+    }
+    # these have hooks of their own, or what they lock does not outlive a call
+    assert users == {
+        "_blas.py",
+        "_locks.py",
+        "device/probe.py",
+        "device/staging.py",
+        "profiling/events.py",
+        "warmup.py",
+    }
+
+
+# What goes on in a parent
+
+
+def test_calls_of_a_child_are_in_the_profile_of_its_parent(line, data):
+    def child():
+        line.predict(data[0])
+        return sorted(results.method_calls)
+
+    with accelsk.profile(quiet=True) as results:
+        assert in_fork(child) == "[]"
+    assert results.method_calls["Line.predict"].worker_calls == 1
+
+
+@pytest.mark.parametrize("block", [accelsk.profile, accelsk.line_profile])
+def test_child_that_leaves_a_profile_reports_nothing(block, capfd):
+    pid = None
+    try:
+        with block():
+            pid = os.fork()
+            if pid:
+                os.waitpid(pid, 0)
+    finally:
+        if pid == 0:
+            sys.stdout.flush()
+            os._exit(0)
+    sys.stdout.flush()
+    heading = "No calls" if block is accelsk.profile else "test_processes.py"
+    assert capfd.readouterr().out.count(heading) == 1
 
 
 def test_fork_while_threads_fetch_does_not_hang(data, plain):
@@ -209,7 +329,7 @@ def test_fork_while_threads_fetch_does_not_hang(data, plain):
         for _ in range(10):
             line = AcceleratedLine().fit(X, y)
             expected = repr(plain.coef_.round(9).tolist())
-            assert _in_fork(lambda line=line: line.coef_.round(9).tolist()) == expected
+            assert in_fork(lambda line=line: line.coef_.round(9).tolist()) == expected
     finally:
         stop.set()
         for thread in threads:

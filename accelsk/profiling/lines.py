@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from contextlib import AbstractContextManager
 from time import perf_counter
@@ -46,6 +47,7 @@ class LineResults:
         self.steps = 0
         self.in_workers = MethodStats()
         self._sources = sources
+        self._pid = os.getpid()
 
     def _add(self, event: Event) -> None:
         if event.process is not None:
@@ -150,7 +152,7 @@ class Watch(contextlib.ContextDecorator, AbstractContextManager[LineResults]):
         finally:
             _session.leave(self._sources)
             self._listening.__exit__(None, None, None)
-        if not self._quiet:
+        if not self._quiet and results._pid == os.getpid():
             show(results)
 
 

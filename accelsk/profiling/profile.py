@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from accelsk._arguments import check_flag
+from accelsk._locks import Lock
 from accelsk.profiling.events import Event, listening
 from accelsk.profiling.report import render
 from accelsk.profiling.show import show
@@ -111,7 +111,7 @@ class ProfileResults:
         self._clock = time.perf_counter()
         self._events: list[Event] = []
         self._events_left_out = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def _add(self, event: Event) -> None:
         with self._lock:
@@ -254,5 +254,5 @@ def _profile(quiet: bool) -> Iterator[ProfileResults]:
             yield results
     finally:
         results._end()
-        if not quiet:
+        if not quiet and results._pid == os.getpid():  # a forked child tells its parent
             show(results)
