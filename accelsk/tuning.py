@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import product
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
 from typing import Any, TextIO
 
 from accelsk import warmup
-from accelsk._progress import Progress
+from accelsk._progress import TimeBar
 from accelsk.costs import machine, startup, store
 from accelsk.costs.budget import Budget
 from accelsk.costs.decision import name_of
 from accelsk.costs.measure import ClassMeasuring
 from accelsk.costs.model import Table
-from accelsk.costs.points import GRID, Grid, Point
+from accelsk.costs.points import GRID, Grid, Point, fitting, forget
 from accelsk.costs.work import WORK, Work
 from accelsk.device import probe
 
@@ -35,8 +37,15 @@ _COMPILING = 0.35
 #: The seconds that threads of a BLAS library may spin after a call.
 _SPINNING = 0.05
 
-#: So many sizes of the grid every class is measured at before any is at more.
-_COARSE = 4
+#: So many sizes of the grid are small, every class is measured at them before any is at more; so
+#: many follow that are large.
+_COARSE, _LARGE = 5, 4
+
+#: A call that has not ended so many seconds after the time is not waited for.
+_GRACE = 20.0
+
+#: From so many elements on, data are not kept until they are asked for again.
+_KEPT = 2**20
 
 #: What is measured first.
 _USED_MOST = frozenset(
@@ -105,26 +114,45 @@ class _Tuning:
     def __init__(self, classes: Sequence[Any], known: Table, budget: Budget) -> None:
         self.budget = budget
         self.known = known
-        self.classes = [ClassMeasuring(cls, budget, known) for cls in classes]
-        self._done = dict.fromkeys(product(self.classes, _HALVES), 0)
+        self.speed: dict[str, float] = {}
+        self.load = known.load
+        self.classes: list[ClassMeasuring] = []
+        for cls in classes:
+            try:
+                self.classes.append(ClassMeasuring(cls, budget, known))
+            except Exception as error:  # one class that cannot be tried does not cost the others
+                logger.warning("%s: %s: %s", cls.__name__, type(error).__name__, error)
+        self._done: set[tuple[ClassMeasuring, int]] = set()
 
-    def run(self, grid: Grid, progress: Progress) -> None:
+    def adapt(self, speed: dict[str, float]) -> None:
+        """Have the default coefficients follow the speed of this machine."""
+        self.speed = speed
+        self.known = self.known.scaled(machine.factors(speed, self.known.speed))
+        for measuring in self.classes:
+            measuring.defaults = self.known
+
+    def run(self, grid: Grid, progress: TimeBar) -> None:
         """Measure until all is done or the time is over."""
-        coarse = grid[:_COARSE]
+        sizes = [*enumerate(grid)]
+        coarse, large = sizes[:_COARSE], sizes[_COARSE : _COARSE + _LARGE]
+        between = sizes[_COARSE + _LARGE :]
         used = [m for m in self.classes if m.result.name in _USED_MOST]
         easy: list[ClassMeasuring] = []
         laborious: list[ClassMeasuring] = []
         for measuring in self.classes:
             (laborious if _is_laborious(measuring.cls) else easy).append(measuring)
-        for classes, sizes, share in (
+        for classes, chosen, share in (
             (used, coarse, 1.0),
-            (easy, coarse, 0.7),
-            (used, grid, 0.7),
-            (laborious, coarse, 0.7),
-            (self.classes, grid, 1.0),
+            (easy, coarse, 0.6),
+            (used, large, 0.5),
+            (easy, large[:3], 0.5),
+            (laborious, coarse, 0.5),
+            (used, between, 0.6),
+            (self.classes, large, 0.6),
+            (self.classes, between, 1.0),
         ):
             with self.budget.part(share):
-                for index, size in enumerate(sizes):
+                for index, size in chosen:
                     self._at(index, size, classes, progress)
 
     def _at(
@@ -132,33 +160,38 @@ class _Tuning:
         index: int,
         size: tuple[int, int],
         classes: Sequence[ClassMeasuring],
-        progress: Progress,
+        progress: TimeBar,
     ) -> None:
-        points: dict[ClassMeasuring, Point] = {}
+        points = {m: Point(m.cls, *size, index) for m in classes if (m, index) not in self._done}
+        points = {m: point for m, point in points.items() if not m.is_settled(point)}
         for half in _HALVES:
-            missing = [m for m in classes if self._done[m, half] <= index]
-            if missing:
+            if points:
                 sleep(_SPINNING)
-            for measuring in missing:
+            for measuring, point in points.items():
                 if self.budget.left <= 0:
                     return
-                done = sum(self._done.values()) // len(_HALVES)
-                progress.show(done, f"{measuring.cls.__name__}, {size[0]:,} x {size[1]}")
-                if measuring not in points:
-                    points[measuring] = Point(measuring.cls, *size, index)
-                half(measuring, points[measuring])
-                self._done[measuring, half] = index + 1
+                progress.show(f"{measuring.cls.__name__}, {size[0]:,} x {size[1]}")
+                half(measuring, point)
+                self._done.add((measuring, index))
+        if size[0] * size[1] > _KEPT:
+            forget()
 
-    def table(self, machine_: dict[str, Any], speed: dict, load: dict) -> Table:
-        """Return what was measured, and of the rest what was known."""
-        curves = {call: dict(places) for call, places in self.known.curves.items()}
-        measured: dict[str, Any] = {}
+    def table(self) -> Table:
+        """Return what was measured, and of the rest what was known.
+
+        Where nothing was measured at all, there are no measurements in it.
+        """
+        before = store.measured() or self.known
+        curves = {call: dict(places) for call, places in before.curves.items()}
+        points: dict[str, Any] = {}
         for measuring in self.classes:
             found = measuring.result.curves(self.known)
             for call, places in found.items():
                 curves.setdefault(call, {}).update(places)
-            measured |= measuring.result.points(found)
-        return Table(machine_, speed, load, curves, measured)
+            points |= measuring.result.points(found)
+        described = {**machine.describe(), "date": datetime.now(UTC).date().isoformat()}
+        measured = {**before.measured, **points} if points else {}
+        return Table(described, self.speed, self.load, curves, measured)
 
 
 def tune(
@@ -167,6 +200,7 @@ def tune(
     classes: Sequence[Any] | None = None,
     grid: Grid = GRID,
     stream: TextIO = sys.stderr,
+    late: Callable[[Table, str], None] | None = None,
 ) -> Table:
     """Measure this machine.
 
@@ -179,37 +213,42 @@ def tune(
     grid : Grid
     stream : file object
         Where progress is shown.
+    late : callable, default=None
+        Called in another thread with what was measured so far, and with what is being done, if a
+        call that was begun within the time has not ended long after it.
 
     Returns
     -------
     table : Table
-        Its ``measured`` holds the single measurements. What was not measured has the default
-        coefficients, by the speed of this machine. Ctrl-C ends it early.
+        Its ``measured`` holds the single measurements. What was not measured has the
+        coefficients that were measured earlier, or else the default ones by the speed of this
+        machine. Ctrl-C ends it early.
     """
     budget = Budget(seconds)
     classes = _accelerated() if classes is None else classes
     usable = probe.unusable() is None
-    progress = Progress(len(classes) * len(grid), "sizes of classes", stream)
-    load: dict[str, float] = {}
-    speed: dict[str, float] = {}
-    known = store.default()
-    tuning = _Tuning(classes, known, budget)
+    progress = TimeBar(seconds, stream)
+    tuning = _Tuning(classes, store.default(), budget)
+    watch = threading.Timer(seconds + _GRACE, lambda: late and late(tuning.table(), progress.what))
+    watch.daemon = True
+    watch.start()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if usable:
-                progress.show(0, "compiling")
+                progress.show("compiling")
                 warmup.compile_in_processes(_COMPILING * seconds)
-                progress.show(0, "loading")
-                load, speed = _load(), machine.speeds()
-                tuning.known = known.scaled(machine.factors(speed, known.speed))
-            tuning.run(grid, progress)
+                progress.show("loading")
+                tuning.load = _load()
+                tuning.adapt(machine.speeds())
+            tuning.run(fitting(grid, machine.memory()), progress)
     except KeyboardInterrupt:
         logger.info("interrupted: what was measured so far is kept")
     finally:
+        watch.cancel()
         progress.end()
-    described = {**machine.describe(), "date": datetime.now(UTC).date().isoformat()}
-    return tuning.table(described, speed, load or known.load)
+        forget()
+    return tuning.table()
 
 
 def _show(table: Table, picture: Path) -> None:
@@ -246,6 +285,41 @@ def _show(table: Table, picture: Path) -> None:
     print(f"Picture: {picture}")
 
 
+def _end(output: Path | None, table: Table, what: str) -> None:
+    """Keep what was measured, and end the process, whatever it is waiting for."""
+    print(f"\n{what} has not ended; the rest is not measured.", file=sys.stderr)
+    status = _keep(table, output)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _keep(table: Table, output: Path | None) -> int:
+    if not table.measured:
+        print("Nothing was measured.", file=sys.stderr)
+        return 1
+    try:
+        file = store.save(table, output)
+    except OSError as error:
+        print(f"What was measured could not be kept: {error}", file=sys.stderr)
+        return 1
+    print(f"{len(table.measured)} calls measured, kept in {file}")
+    return 0
+
+
+def _shown(output: Path | None) -> int:
+    stored = output or store.cache_file()
+    try:
+        table = Table.from_json(stored.read_text("utf-8"))
+    except FileNotFoundError:
+        table = store.default()
+    except (OSError, ValueError) as error:
+        print(f"{stored} cannot be read: {error}", file=sys.stderr)
+        return 1
+    _show(table, store.cache_file().with_suffix(".png"))
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``python -m accelsk tune`` with the arguments `argv`; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -255,24 +329,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=110.0, help="how long to measure")
     parser.add_argument("--output", type=Path, help="a file instead of the user's cache")
     arguments = parser.parse_args(argv)
-    if (reason := probe.unusable()) is not None:
-        print(f"There is nothing to measure: {reason}", file=sys.stderr)
-        return 1
     if arguments.show:
-        stored = arguments.output or store.cache_file()
-        measured = stored.exists()
-        table = Table.from_json(stored.read_text("utf-8")) if measured else store.default()
-        _show(table, store.cache_file().with_suffix(".png"))
-        return 0
+        return _shown(arguments.output)
+    if (reason := probe.unusable()) is not None:
+        print(
+            f"There is nothing to measure: {reason}. Every call runs in scikit-learn; what was "
+            "measured earlier is left as it is.",
+            file=sys.stderr,
+        )
+        return 1
     logger.setLevel(logging.ERROR)  # fallbacks are no news here
-    table = tune(arguments.seconds)
-    if not table.measured:
-        print("Nothing was measured.", file=sys.stderr)
-        return 1
-    try:
-        file = store.save(table, arguments.output)
-    except OSError as error:
-        print(f"What was measured could not be kept: {error}", file=sys.stderr)
-        return 1
-    print(f"{len(table.measured)} calls measured, kept in {file}")
-    return 0
+    table = tune(arguments.seconds, late=partial(_end, arguments.output))
+    return _keep(table, arguments.output)

@@ -116,6 +116,57 @@ def test_terms_that_nothing_measured_needs_do_not_rule_beyond_it():
     assert [term for _, term in found.terms] == ["1", "n"]
 
 
+def test_coefficients_known_before_stay_where_nothing_was_measured_of_them():
+    likely = Curve(((1e-3, "1"), (1e-9, "nd"), (5e-9, "e"), (2e-12, "nds")))
+    sizes = [letters(Work(), None, n, 8) for n in (64, 1_000, 8_000)]  # the caches hold them
+    true = Curve(((3e-3, "1"), (3e-9, "nd")))
+    found = fitted(("1", "nd", "e"), [Observation(s, true.seconds(s)) for s in sizes], likely)
+    assert found is not None
+    coefficients = {term: c for c, term in found.terms}
+    assert coefficients["1"] == pytest.approx(3e-3, rel=0.15)
+    assert coefficients["e"] == pytest.approx(5e-9)
+    assert coefficients["nds"] > 0
+
+
+def test_what_was_measured_overrules_what_was_known_before():
+    likely = Curve(((1e-3, "1"), (1e-7, "nd")))  # a hundred times as much as it takes
+    sizes = [letters(Work(), None, n, d) for n in (64, 8_000, 10**6) for d in (8, 256)]
+    true = Curve(((2e-4, "1"), (1e-9, "nd")))
+    found = fitted(("1", "n", "nd"), [Observation(s, true.seconds(s)) for s in sizes], likely)
+    assert found is not None
+    for s in [*sizes, letters(Work(), None, 10**8, 100)]:
+        assert found.seconds(s) == pytest.approx(true.seconds(s), rel=0.25)
+
+
+@given(
+    st.lists(st.tuples(SIZES, st.floats(1e-6, 1e3)), min_size=1, max_size=8),
+    st.lists(st.floats(0, 1e-3), min_size=4, max_size=4),
+)
+def test_more_data_is_never_expected_to_take_less_time_whatever_was_measured(points, before):
+    terms = ("1", "n", "nd", "nds")
+    observations = [Observation(letters(Work(), None, rows, 5), s) for rows, s in points]
+    found = fitted(terms, observations, Curve(tuple(zip(before, terms, strict=True))))
+    assert found is not None
+    assert all(0 <= c < math.inf for c, _ in found.terms)
+    times = [found.seconds(letters(Work(), None, n, d)) for n in (10, 10**4, 10**8) for d in (5, 9)]
+    assert times[::2] == sorted(times[::2])
+    assert times[1::2] == sorted(times[1::2])
+
+
+def test_products_of_large_sizes_are_no_integers_that_overflow():
+    sizes = [letters(Work(), None, n, 10) for n in (10, 10**7, 10**8)]
+    found = fitted(("1", "nnn"), [Observation(s, 1e-3 + s["n"] * 1e-9) for s in sizes])
+    assert found is not None
+    assert found.seconds(sizes[-1]) > 0
+
+
+def test_the_caches_of_the_processor_matter_on_the_cpu_alone():
+    for work in (Work(), *WORK.values()):
+        for method in ("fit", "predict", "fit_transform"):
+            assert "e" not in work.terms(method, on_cpu=False)
+    assert "e" in Work().terms("fit", on_cpu=True)
+
+
 def test_nothing_measured_gives_no_coefficients():
     assert fitted(("1", "n"), []) is None
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 import subprocess
 import sys
 import threading
 import warnings
+from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,8 +20,8 @@ from engine import GENERIC, AcceleratedCentering, AcceleratedLine, engine_of
 from sklearn.utils.validation import validate_data
 
 import accelsk
-from accelsk import runtime, tuning, warmup
-from accelsk.costs import budget, machine, samples, startup, store
+from accelsk import _progress, runtime, tuning, warmup
+from accelsk.costs import budget, machine, points, samples, startup, store
 from accelsk.costs import measure as measure_module
 from accelsk.costs.measure import ClassMeasuring, measure
 from accelsk.costs.model import CPU, Curve, Table
@@ -94,7 +97,7 @@ def test_tuning_makes_a_table(gpu, defaults):
     assert Table.from_json(table.to_json()).measured == table.measured
     assert table.machine.items() >= machine.describe().items()
     assert table.load == {"cupy": 1.0, "cuml": 2.0}
-    assert stream.getvalue() == "0 of 3 sizes of classes, 0 s\n"
+    assert stream.getvalue() == "0 of 5 s: compiling\n"
 
 
 def test_a_terminal_has_a_bar(gpu):
@@ -147,7 +150,7 @@ def clock(monkeypatch, gpu, defaults):
     """The engine takes 2 ms for anything, scikit-learn 1 us for a row and, to fit, 1 us more
     for each pair of rows."""
     found = _Clock()
-    for module in (tuning, budget, measure_module, warmup):
+    for module in (tuning, budget, measure_module, warmup, _progress):
         for name in ("perf_counter", "sleep"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, found.sleep if name == "sleep" else found)
@@ -211,7 +214,7 @@ def test_an_interrupt_leaves_what_was_measured(clock, monkeypatch):
 
 
 def test_the_command_keeps_what_an_interrupt_leaves(clock, monkeypatch, capsys):
-    def tune(seconds):
+    def tune(seconds, **_):
         raise_at = iter([False] * 6 + [True] * 99)
         monkeypatch.setattr(tuning, "sleep", lambda _: next(raise_at) and interrupt())
         return original(seconds, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
@@ -223,35 +226,247 @@ def test_the_command_keeps_what_an_interrupt_leaves(clock, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "tune", tune)
     assert tuning.main(["--seconds", "20"]) == 0
     assert "AcceleratedLine.fit" in store.table().curves
-    monkeypatch.setattr(tuning, "tune", lambda seconds: Table())
+    monkeypatch.setattr(tuning, "tune", lambda seconds, **_: Table())
     assert tuning.main([]) == 1
     assert "Nothing was measured" in capsys.readouterr().err
 
 
+def order_of_measuring(monkeypatch, classes, grid):
+    """Return which class was measured at how many rows, in order, where nothing gets clear."""
+    measured = []
+    monkeypatch.setattr(
+        ClassMeasuring, "on_gpu", lambda self, point: measured.append((self, point.rows))
+    )
+    monkeypatch.setattr(tuning, "_HALVES", (ClassMeasuring.on_gpu,))
+    tuning.tune(20.0, classes=classes, grid=grid, stream=io.StringIO())
+    return [(measuring.cls.__name__[11:], rows) for measuring, rows in measured]
+
+
 def test_the_most_used_classes_are_measured_first(clock, monkeypatch):
     monkeypatch.setattr(tuning, "_USED_MOST", {"AcceleratedCentering"})
-    measured = []
-    for half in (ClassMeasuring.on_gpu, ClassMeasuring.on_cpu):
-        monkeypatch.setattr(
-            ClassMeasuring, half.__name__, lambda self, point: measured.append((self, point.rows))
-        )
-    monkeypatch.setattr(tuning, "_HALVES", (ClassMeasuring.on_gpu,))
-    monkeypatch.setattr(tuning, "_COARSE", 2)
-    classes = [AcceleratedLine, AcceleratedCentering]
-    tuning.tune(20.0, classes=classes, grid=SIZES, stream=io.StringIO())
-    order = [(measuring.cls.__name__[11:], rows) for measuring, rows in measured]
+    monkeypatch.setattr(tuning, "_COARSE", 1)
+    monkeypatch.setattr(tuning, "_LARGE", 1)
+    order = order_of_measuring(monkeypatch, [AcceleratedLine, AcceleratedCentering], SIZES)
     assert order == [
-        *(("Centering", rows) for rows in (10, 100)),
-        *(("Line", rows) for rows in (10, 100)),
+        ("Centering", 10),
+        ("Line", 10),
+        ("Centering", 100),
+        ("Line", 100),
         *(("Centering", rows) for rows in (1_000, 10_000)),
         *(("Line", rows) for rows in (1_000, 10_000)),
     ]
 
 
+def test_large_sizes_come_before_those_between(clock, monkeypatch):
+    monkeypatch.setattr(tuning, "_COARSE", 2)
+    monkeypatch.setattr(tuning, "_LARGE", 1)
+    grid = ((10, 2), (100, 2), (10_000, 2), (1_000, 2))
+    order = order_of_measuring(monkeypatch, [AcceleratedLine, AcceleratedCentering], grid)
+    rows = [found for name, found in order if name == "Line"]
+    assert rows == [10, 100, 10_000, 1_000]
+
+
+def test_the_grid_reaches_what_a_user_may_have():
+    coarse = points.GRID[: tuning._COARSE]
+    large = points.GRID[tuning._COARSE : tuning._COARSE + tuning._LARGE]
+    assert max(n * d for n, d in coarse) < 10**6
+    assert max(n * d for n, d in large) > 2 * 10**7
+    assert max(n for n, _ in large) > 10**6
+    for columns in {d for _, d in large}:  # from one to the next is no leap in the dark
+        rows = sorted(n for n, d in points.GRID if d == columns)
+        assert all(b <= 50 * a for a, b in pairwise(rows) if a >= 64)
+
+
+@pytest.mark.parametrize(("bytes_free", "most"), [(1e12, 10**6), (64 * 10_000, 10_000), (0, 0)])
+def test_data_that_do_not_fit_are_not_made(clock, monkeypatch, bytes_free, most):
+    monkeypatch.setattr(machine, "memory", lambda: bytes_free)
+    made = []
+    monkeypatch.setattr(tuning, "fitting", lambda *given: made.append(points.fitting(*given)) or ())
+    grid = ((100, 10), (1_000, 10), (10_000, 10), (100_000, 10))
+    tuning.tune(1.0, classes=[AcceleratedLine], grid=grid, stream=io.StringIO())
+    assert max([n * d for n, d in made[0]], default=0) == most
+
+
+def test_memory_is_asked_for():
+    assert 2**20 < machine.memory() < 2**60
+
+
+def test_what_is_clear_from_smaller_and_larger_sizes_is_not_measured(clock):
+    """The CPU takes 1 us for a row to predict, the engine 2 ms for any number of them."""
+    grid = tuple((rows, 2) for rows in (10, 100, 10_000, 1_000, 3_000, 50))
+    tuning.tune(60.0, classes=[AcceleratedLine], grid=grid, stream=io.StringIO())
+    measured = {(place, rows) for method, place, rows in clock.calls if method == "predict"}
+    for rows in (10, 100, 10_000, 1_000, 3_000):  # between 100 and 10,000 it was open
+        assert {(CPU, rows), ("test", rows)} <= measured
+    assert not {(CPU, 50), ("test", 50)} & measured  # the CPU is 20 times as fast at 100
+
+
+def test_a_side_that_is_far_behind_is_not_waited_for(clock, monkeypatch):
+    monkeypatch.setattr(budget, "_PART", 1.0)
+    monkeypatch.setattr(budget, "_CURVE", 1.0)
+    tuning.tune(1e4, classes=[AcceleratedLine], grid=SIZES, stream=io.StringIO())
+    assert ("fit", CPU, 100) in clock.calls  # 10 ms
+    assert ("fit", CPU, 10_000) not in clock.calls  # 100 s, while the engine takes 2 ms
+    assert ("fit", "test", 10_000) in clock.calls
+
+
+def test_no_method_takes_the_time_of_the_others(clock):
+    start = clock.now
+    grid = [(rows, 2) for rows in range(400, 700)]
+    tuning.tune(50.0, classes=[AcceleratedLine], grid=grid, stream=io.StringIO())
+    fits = sum(
+        1e-6 * n * (1 + n) for call, place, n in clock.calls if (call, place) == ("fit", CPU)
+    )
+    assert fits < 2 * budget._CURVE * 50
+    assert clock.now - start < 50
+
+
+def test_what_no_engine_takes_is_not_waited_for_in_scikit_learn(clock):
+    engine_of(AcceleratedLine).failing["fit"] = RuntimeError("no")
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES[:2], stream=io.StringIO())
+    assert "test" not in table.measured["AcceleratedLine.fit"]
+    fits = [rows for method, place, rows in clock.calls if (method, place) == ("fit", CPU)]
+    often = 1 + measure_module._OFTEN
+    assert len(fits) == often + 2 + 2  # as often as the CPU asks for, and once to have a model
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("no"), MemoryError(), ImportError("gone")])
+def test_a_class_that_raises_does_not_end_it(clock, monkeypatch, fault):
+    new = samples.new
+
+    def raises(cls, variant=0):
+        if cls is AcceleratedCentering and made:
+            raise fault
+        return new(cls, variant)
+
+    made = []
+    monkeypatch.setattr(samples, "new", raises)
+    monkeypatch.setattr(machine, "speeds", lambda: made.append(1) or {"cpu call": 1.0})
+    classes = [AcceleratedCentering, AcceleratedLine]
+    table = tuning.tune(20.0, classes=classes, grid=SIZES[:2], stream=io.StringIO())
+    assert set(table.measured["AcceleratedLine.fit"]) == {CPU, "test"}
+    assert not any("Centering" in call for call in table.measured)
+
+
+def test_a_class_that_cannot_be_tried_at_all_is_left_out(clock, monkeypatch, caplog):
+    new = samples.new
+
+    def raises(cls, variant=0):
+        if cls is AcceleratedCentering:
+            raise ImportError("no module named umap")
+        return new(cls, variant)
+
+    monkeypatch.setattr(samples, "new", raises)
+    classes = [AcceleratedCentering, AcceleratedLine]
+    table = tuning.tune(20.0, classes=classes, grid=SIZES[:2], stream=io.StringIO())
+    assert set(table.measured["AcceleratedLine.fit"]) == {CPU, "test"}
+    assert "no module named umap" in caplog.text
+
+
+def test_what_was_measured_earlier_stays_where_nothing_new_is_known(clock):
+    earlier = {CPU: Curve(((7.0, "1"),)), "test": Curve(((3.0, "n"),))}
+    times = {CPU: [[10, 2, 7.0, 7.0]]}
+    store.save(
+        Table(machine.describe(), {}, {}, {"other.fit": earlier}, {"other.fit": times}),
+    )
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES[:2], stream=io.StringIO())
+    assert table.curves["other.fit"] == earlier
+    assert table.measured["other.fit"] == times
+    assert "AcceleratedLine.fit" in table.measured
+
+
+def test_an_interrupt_before_anything_is_measured_leaves_the_old_table(clock, monkeypatch, capsys):
+    earlier = Table(machine.describe(), {}, {}, {"a.fit": {CPU: Curve(((7.0, "1"),))}})
+    earlier.measured = {"a.fit": {CPU: [[10, 2, 7.0, 7.0]]}}
+    file = store.save(earlier)
+    before = file.read_bytes()
+
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(warmup, "compile_in_processes", interrupted)
+    monkeypatch.setattr(tuning, "_accelerated", lambda: [AcceleratedLine])
+    assert tuning.main(["--seconds", "20"]) == 1
+    assert file.read_bytes() == before
+    assert "Nothing was measured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": 0}', '{"format": 1, "calls": 3}'])
+def test_a_broken_file_of_before_is_replaced(clock, caplog, text):
+    file = store.cache_file()
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES[:2], stream=io.StringIO())
+    assert "are ignored" in caplog.text
+    assert store.save(table) == file
+    assert "AcceleratedLine.fit" in store.table().curves
+
+
+@pytest.mark.parametrize("key", ["gpu", "driver", "processor", "cores", "versions"])
+def test_a_file_of_another_machine_is_no_starting_point(clock, key):
+    foreign = Table({**machine.describe(), key: "another"}, {}, {}, {})
+    foreign.curves = {"other.fit": {CPU: Curve(((7.0, "1"),))}}
+    store.save(foreign)
+    table = tuning.tune(20.0, classes=[AcceleratedLine], grid=SIZES[:2], stream=io.StringIO())
+    assert "other.fit" not in table.curves
+
+
+def test_a_call_that_does_not_end_is_told_of_and_the_rest_kept(clock, monkeypatch, capsys):
+    monkeypatch.setattr(tuning, "_accelerated", lambda: [AcceleratedLine])
+    monkeypatch.setattr(tuning, "fitting", lambda *_: SIZES[:2])
+    timers: list[tuple[float, Any]] = []
+    timer = SimpleNamespace(start=lambda: None, cancel=lambda: None)
+    monkeypatch.setattr(
+        tuning.threading, "Timer", lambda *given: timers.append(given) or copy.copy(timer)
+    )
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    run = engine_of(AcceleratedLine).run
+
+    def hangs(call, model):
+        if len(call.X.array) == 100:
+            timers[0][1]()  # the time has come
+            raise KeyboardInterrupt
+        return run(call, model)
+
+    monkeypatch.setattr(engine_of(AcceleratedLine), "run", hangs)
+    tuning.main(["--seconds", "20"])
+    assert timers[0][0] == 20 + tuning._GRACE
+    assert left == [0]
+    assert "AcceleratedLine, 100 x 2 has not ended" in capsys.readouterr().err
+    assert {point[0] for point in store.table().measured["AcceleratedLine.fit"]["test"]} == {10}
+
+
+def test_without_a_gpu_it_says_what_it_does(monkeypatch, capsys):
+    monkeypatch.setattr(probe, "_found", (None, "no GPU in this test"))
+    monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("it measured"))
+    assert tuning.main([]) == 1
+    assert capsys.readouterr().err == (
+        "There is nothing to measure: no GPU in this test. Every call runs in scikit-learn; what "
+        "was measured earlier is left as it is.\n"
+    )
+
+
+def test_a_broken_file_cannot_be_shown(gpu, capsys, tmp_path):
+    (tmp_path / "broken.json").write_text("{")
+    assert tuning.main(["--show", "--output", str(tmp_path / "broken.json")]) == 1
+    assert "broken.json cannot be read" in capsys.readouterr().err
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(clock):
+    stream = io.StringIO()
+    bar = _progress.TimeBar(20.0, stream)
+    for _ in range(40):
+        bar.show("Line, 10 x 2")
+        clock.now += 0.5
+    lines = stream.getvalue().splitlines()
+    assert lines == [f"{spent} of 20 s: Line, 10 x 2" for spent in (0, 5, 10, 15)]
+
+
 def test_the_command_keeps_what_it_measured(gpu, monkeypatch, capsys):
     curves = {"a.fit": {CPU: Curve(((1.0, "1"),))}}
     table = Table(machine.describe(), {}, {}, curves, {"a.fit": {CPU: [[1, 1, 1.0, 1.0]]}})
-    monkeypatch.setattr(tuning, "tune", lambda seconds: table)
+    monkeypatch.setattr(tuning, "tune", lambda seconds, **_: table)
     assert tuning.main(["--seconds", "1"]) == 0
     assert str(store.cache_file()) in capsys.readouterr().out
     assert store.table().curves == curves
@@ -260,7 +475,7 @@ def test_the_command_keeps_what_it_measured(gpu, monkeypatch, capsys):
 def test_a_cache_that_cannot_be_written_is_told(gpu, monkeypatch, capsys, tmp_path):
     (tmp_path / "accelsk").write_text("a file in the place of the folder")
     measured = {"a.fit": {CPU: [[1, 1, 1.0, 1.0]]}}
-    monkeypatch.setattr(tuning, "tune", lambda seconds: Table(measured=measured))
+    monkeypatch.setattr(tuning, "tune", lambda seconds, **_: Table(measured=measured))
     assert tuning.main([]) == 1
     assert "could not be kept" in capsys.readouterr().err
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from accelsk.device import probe
 
-__all__ = ["describe", "device_speeds", "factors", "speeds"]
+__all__ = ["describe", "device_speeds", "factors", "memory", "speeds"]
 
 logger = logging.getLogger("accelsk")
 
@@ -41,6 +43,16 @@ def describe() -> dict[str, Any]:
         "cores": cores(),
         "versions": {"scikit-learn": sklearn.__version__, "cuml": _cuml_version()},
     }
+
+
+def memory() -> float:
+    """Return the bytes that are free on the host, or that the device has, whichever is less."""
+    found = []
+    with suppress(ValueError, OSError, AttributeError):  # not every system tells
+        found.append(float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    if (gpu := probe.gpu()) is not None:
+        found.append(float(gpu.memory))
+    return min(found, default=math.inf)
 
 
 def cores() -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from statistics import median
 from time import perf_counter
@@ -13,10 +13,11 @@ from typing import Any
 
 from accelsk import config
 from accelsk.costs import samples
-from accelsk.costs.budget import Budget, Growth
+from accelsk.costs.budget import Budget
 from accelsk.costs.decision import jobs, name_of
 from accelsk.costs.measurement import Measurement
 from accelsk.costs.model import CPU, Observation, Table
+from accelsk.costs.outlook import Outlook
 from accelsk.costs.points import GRID, Grid, Point
 from accelsk.costs.work import ALIASES, letters
 from accelsk.estimator import SLOT
@@ -34,8 +35,8 @@ _LONG, _OFTEN = 0.01, 4
 #: A call that takes so many times what was expected is made again.
 _SURPRISE = 4
 
-#: The CPU is not waited for where the GPU is so many times as fast, from so many seconds on.
-_FAR, _FAR_FROM = 8, 0.03
+#: How often each method is measured on data that are on the device already.
+_ON_DEVICE = 2
 
 #: A model that is only used is fitted on no more rows.
 _TRAINING_ROWS = 20_000
@@ -80,7 +81,7 @@ class ClassMeasuring:
         self.budget = budget
         self.defaults = defaults
         self.result = Measurement(name_of(cls) or cls.__qualname__)
-        self._growth: dict[tuple[str, str], Growth] = {}
+        self.outlook = Outlook(self.result.work)
         self._fitted: dict[int, _Fitted] = {}
         names = [name for engine in cls._accelsk_engines for name in engine.methods]
         names = [ALIASES[name] if ALIASES.get(name) in names else name for name in names]
@@ -88,6 +89,10 @@ class ClassMeasuring:
         names = [name for name in names if hasattr(samples.new(cls), name)]
         self.fits = [name for name in names if name.startswith("fit")]
         self.others = [name for name in names if not name.startswith("fit")]
+
+    def is_settled(self, point: Point) -> bool:
+        """Whether this size would teach nothing that others have not taught."""
+        return self.outlook.is_settled([*self.fits, *self.others], point)
 
     def on_gpu(self, point: Point) -> None:
         """Measure what the engines do at one size."""
@@ -105,7 +110,7 @@ class ClassMeasuring:
             logger.debug("measuring failed", exc_info=error)
 
     def _engines_at(self, point: Point) -> None:
-        for method in self.fits:
+        for method in self._open(self.fits, point):
             model = self._tried(self._on_gpu, method, point)
             if method != "fit" or model is None or SLOT not in vars(model):
                 continue
@@ -116,17 +121,22 @@ class ClassMeasuring:
             self._tried(self._on_gpu, method, there, fitted)
 
     def _scikit_learn_at(self, point: Point) -> None:
-        for method in self.fits:
+        for method in self._open(self.fits, point):
             self._tried(self._on_cpu, method, point)
         for method, there, fitted in self._applied(point):
             self._tried(self._on_cpu, method, there, fitted)
 
+    def _open(self, methods: list[str], point: Point) -> list[str]:
+        """Return the methods of which it is not known where they are sooner at such a size."""
+        return [name for name in methods if not self.outlook.is_clear(name, point)]
+
     def _applied(self, point: Point) -> list[tuple[str, Point, _Fitted]]:
         """Return the methods of a fitted model to measure, with their data."""
-        if not self.others:
+        others = self._open(self.others, point)
+        if not others:
             return []
         fitted = self._fitted.get(point.columns)
-        fits_on_gpu = ("fit", "gpu") in self._growth
+        fits_on_gpu = self.outlook.knows("fit", "gpu")
         old = fitted is None or fitted.rows < point.rows <= _TRAINING_ROWS
         if old and not fits_on_gpu and point.rows <= _TRAINING_ROWS:
             self._tried(self._fit_on_cpu, "fit", point)
@@ -134,7 +144,7 @@ class ClassMeasuring:
         if fitted is None:
             return []
         found = []
-        for method in self.others:
+        for method in others:
             there: Point | None = point
             if method == "inverse_transform":
                 there = self._tried(lambda _, p: p.transformed(fitted.plain), method, point)
@@ -146,8 +156,9 @@ class ClassMeasuring:
         """Have a model of a class that no engine fits."""
         if self.budget.allows(self._expected("fit", CPU, point)):
             model = point.new()
+            given = samples.arguments(model, "fit", point.data) or {}
             with config.config_context(device="cpu"):
-                model.fit(**(samples.arguments(model, "fit", point.data) or {}))
+                self.outlook.add("fit", CPU, point, _clock(lambda: model.fit(**given)))
             self._fitted[point.columns] = _Fitted(model, point)
 
     # One call
@@ -171,28 +182,25 @@ class ClassMeasuring:
 
     def _expected(self, method: str, place: str, point: Point) -> float | None:
         """Return what a call may be expected to take; None where nothing is known."""
-        if (growth := self._growth.get((method, place))) is not None:
-            return growth.at(point)
+        if (seen := self.outlook.expected(method, place, point)) is not None:
+            return seen
         places = self.defaults.of(self.result.name, method) or {}
         curve = places.get(CPU) if place == CPU else next(iter(places.values()), None)
         if curve is None:
             return None
         return curve.seconds(self._letters(point, None, on_cpu=place == CPU))
 
-    def _is_hopeless(self, method: str, point: Point) -> bool:
-        """Whether the CPU is known to be far behind at such a size, and takes its time."""
-        on_cpu, on_gpu = (self._growth.get((method, place)) for place in (CPU, "gpu"))
-        if on_cpu is None or on_gpu is None:
-            return False
-        return on_cpu.at(point) > max(_FAR * on_gpu.at(point), _FAR_FROM)
+    def _allows(self, method: str, place: str, expected: float | None) -> bool:
+        return self.budget.allows(expected, self.outlook.spent(method, place))
 
-    def _remember(self, method: str, place: str, point: Point, seconds: float) -> None:
-        """Have on record what the next size can be told by."""
-        if (method, place) not in self._growth:
-            terms = self.result.work.terms(method, on_cpu=place == CPU)
-            most = max((term.count("n") for term in terms), default=1)
-            self._growth[method, place] = Growth(max(most, 1))
-        self._growth[method, place].add(point, seconds)
+    @contextmanager
+    def _counted(self, method: str, place: str) -> Iterator[None]:
+        """Have the time of a ``with`` block on record as what it cost to measure a method."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.outlook.spend(method, place, perf_counter() - start)
 
     def _record(
         self,
@@ -218,8 +226,8 @@ class ClassMeasuring:
             return median(times)
         # one time may be anything, that of a library that compiles for one
         suspect = expected is None or first > _SURPRISE * expected
-        again = suspect or self.budget.allows(5 * first)
-        return min(first, _clock(call)) if again and self.budget.left > 0 else first
+        again = self.budget.allows(first if suspect else 5 * first)
+        return min(first, _clock(call)) if again else first
 
     def _call(
         self,
@@ -246,27 +254,30 @@ class ClassMeasuring:
 
     def _on_cpu(self, method: str, point: Point, fitted: _Fitted | None = None) -> None:
         expected = self._expected(method, CPU, point)
-        if not self.budget.allows(expected) or self._is_hopeless(method, point):
+        if not self._allows(method, CPU, expected) or self.outlook.is_hopeless(method, point):
             return
         call = self._call(method, point, fitted, point.data, plain=True)
         if call is None:
             return
-        seconds = self._repeated(call, _clock(call), expected)
-        self._record(method, CPU, point, seconds, fitted)
-        self._remember(method, CPU, point, seconds)
-        if point.large and self.budget.allows(2 * seconds):
-            self._on_narrow(method, CPU, point, seconds, fitted, plain=True)
-        self._on_few_rows(method, CPU, point, fitted)
+        with self._counted(method, CPU):
+            seconds = self._repeated(call, _clock(call), expected)
+            self._record(method, CPU, point, seconds, fitted)
+            self.outlook.add(method, CPU, point, seconds)
+            if point.large and self._allows(method, CPU, 2 * seconds):
+                self._tried(self._on_narrow, method, CPU, point, seconds, fitted)
+            self._tried(self._on_few_rows, method, CPU, point, fitted)
 
     def _on_gpu(self, method: str, point: Point, fitted: _Fitted | None = None) -> Any:
         """Return the estimator that made the call; None where no engine runs it."""
         expected = self._expected(method, "gpu", point)
-        if not self.budget.allows(expected):
+        if not self._allows(method, "gpu", expected):
             return None
         call = self._call(method, point, fitted, point.data)
         if call is None:
             return None
-        with config.config_context(device="gpu"):
+        # what no engine takes is not waited for in scikit-learn
+        only_there = config.config_context(device="gpu", on_fallback="raise")
+        with self._counted(method, "gpu"), only_there:
             events: list[Any] = []
             with listening(events.append):
                 first = _clock(call)
@@ -279,16 +290,17 @@ class ClassMeasuring:
                 seconds = self._repeated(call, _clock(call))
                 self.result.first[method, engine] = max(first - seconds, 0.0)
             self._record(method, engine, point, seconds, fitted)
-            self._remember(method, "gpu", point, seconds)
-            if point.large and self.budget.allows(4 * seconds):
-                self._on_device(method, engine, point, fitted)
-                self._on_narrow(method, engine, point, seconds, fitted)
-            self._on_few_rows(method, engine, point, fitted)
+            self.outlook.add(method, "gpu", point, seconds)
+            if point.large and self._allows(method, "gpu", 4 * seconds):
+                self._tried(self._on_device, method, engine, point, fitted)
+                self._tried(self._on_narrow, method, engine, point, seconds, fitted)
+            self._tried(self._on_few_rows, method, engine, point, fitted)
         return call.model  # type: ignore[attr-defined]
 
     def _on_device(self, method: str, engine: str, point: Point, fitted: _Fitted | None) -> None:
         """Measure the call on data that are there already."""
-        if "cupy" not in sys.modules:
+        found = self.result.observations[method, engine]
+        if "cupy" not in sys.modules or sum(o.letters["h"] == 0 for o in found) >= _ON_DEVICE:
             return
         call = self._call(method, point, fitted, point.sent())
         if call is not None:
@@ -297,18 +309,12 @@ class ClassMeasuring:
             self._record(method, engine, point, seconds, fitted, moves=False)
 
     def _on_narrow(
-        self,
-        method: str,
-        place: str,
-        point: Point,
-        seconds: float,
-        fitted: _Fitted | None,
-        *,
-        plain: bool = False,
+        self, method: str, place: str, point: Point, seconds: float, fitted: _Fitted | None
     ) -> None:
+        """Measure how much sooner float32 is done."""
         if (method, place) in self.result.narrow:
             return
-        call = self._call(method, point, fitted, point.narrow(), plain=plain)
+        call = self._call(method, point, fitted, point.narrow(), plain=place == CPU)
         if call is not None:
             ratio = min(_clock(call), _clock(call)) / seconds
             self.result.narrow[method, place] = min(max(ratio, 0.3), 1.5)
@@ -333,7 +339,7 @@ class ClassMeasuring:
                 with suppress(Refusal):
                     seconds = _clock(call)
                     self._record(step, state.engine.name, point, seconds)
-                    self._remember(step, "gpu", point, seconds)
+                    self.outlook.add(step, "gpu", point, seconds)
 
 
 def measure(cls: Any, seconds: float, grid: Grid = GRID) -> Measurement:

@@ -57,17 +57,22 @@ class Measurement:
         found = self.observations.get(key, ())
         sizes = {(o.letters["n"], o.letters["d"]) for o in found}
         likely = known.curves.get(f"{self.name}.{method}", {}).get(place) if known else None
-        if likely is not None and len(sizes) < _ENOUGH:
-            ratios = [o.seconds / max(likely.seconds(o.letters), 1e-9) for o in found]
-            return likely.times(median(ratios)) if ratios else likely
         terms = self.work.terms(method, on_cpu=place == CPU)
-        if place == CPU and len(sizes) == 1:
+        if likely is not None:
+            ratios = [o.seconds / max(likely.seconds(o.letters), 1e-9) for o in found]
+            likely = likely.times(median(ratios)) if ratios else likely
+            terms = terms if len(sizes) >= _ENOUGH else ()
+        elif place == CPU and len(sizes) == 1:
             # too slow to be measured at any other size: it is not constant
             terms = tuple(term for term in terms if "n" in term)[:1] or terms
-        curve = fitted(terms, found)
+        curve = fitted(terms, found, likely)
         if curve is None:
-            return None
-        return curve._replace(narrow=self.narrow.get(key, 1.0), first=self.first.get(key, 0.0))
+            return likely
+        otherwise = likely or curve
+        return curve._replace(
+            narrow=self.narrow.get(key, otherwise.narrow),
+            first=self.first.get(key, otherwise.first),
+        )
 
     def curves(self, known: Table | None = None) -> dict[str, dict[str, Curve]]:
         """Return the coefficients of every method that was measured."""

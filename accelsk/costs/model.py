@@ -23,6 +23,13 @@ FORMAT = 1
 #: A term that makes up less than this of every measured time is taken for noise.
 _NOISE = 0.03
 
+#: A coefficient below this is none: no sizes make a time of it.
+_NOTHING = 1e-40
+
+#: How much a coefficient known before counts next to a measured time: what it is off by a factor
+#: of two is as bad as that time off by a fifth.
+_TRUST = 0.2
+
 
 #: Terms of what any call takes, whatever its data.
 _FIXED = frozenset("1j")
@@ -79,13 +86,23 @@ def _kind(term: str) -> str:
 
 
 def _value(term: str, letters: Mapping[str, float]) -> float:
-    return math.prod(letters[letter] for letter in term)
+    return math.prod((letters[letter] for letter in term), start=1.0)
 
 
-def fitted(terms: Sequence[str], observations: Iterable[Observation]) -> Curve | None:
+def fitted(
+    terms: Sequence[str], observations: Iterable[Observation], likely: Curve | None = None
+) -> Curve | None:
     """Return the coefficients under which relative errors are least, none of them negative.
 
     Terms that no observation needs are left out: beyond what was measured they would rule.
+
+    Parameters
+    ----------
+    terms : sequence of str
+    observations : iterable of Observation
+    likely : Curve, default=None
+        What the coefficients are without any observation. They give way to what was measured,
+        each as far as it matters there: one that plays no part in it stays what it is.
     """
     from scipy.optimize import nnls
 
@@ -93,21 +110,31 @@ def fitted(terms: Sequence[str], observations: Iterable[Observation]) -> Curve |
     if not found:
         return None
     seconds = np.array([o.seconds for o in found])
-    kept = list(dict.fromkeys(terms))
+    before = {term: c for c, term in likely.terms if c > _NOTHING} if likely is not None else {}
+    kept = list(dict.fromkeys((*terms, *before)))
     while True:
         A = np.array([[_value(term, o.letters) for term in kept] for o in found])
         relative = A / seconds[:, None]
+        expected = np.array([before.get(term, 0.0) for term in kept])
         scale = relative.max(axis=0)
-        scale[scale == 0] = 1.0
+        scale[scale == 0] = np.where(expected > 0, expected, 1.0)[scale == 0]
+        # one more equation for each that is known: it is what it was before
+        held = _TRUST * (np.eye(len(kept)) / np.where(expected > 0, expected, 1.0))[expected > 0]
         # times are off by factors: a second pass weighs them by what the first one says
         weight = np.ones(len(found))
         for _ in range(6):
-            share, _ = nnls(relative / scale * weight[:, None], weight)
+            share, _ = nnls(
+                np.vstack([relative * weight[:, None], held]) / scale,
+                np.concatenate([weight, np.full(len(held), _TRUST)]),
+            )
             ratio = relative / scale @ share
             weight = 1 / np.sqrt(np.maximum(ratio, 0.2))
         coefficients = share / scale
         parts = coefficients * relative
-        needed = [bool((part > _NOISE).any()) for part in parts.T]
+        needed = [
+            term in before or bool((part > _NOISE).any())
+            for term, part in zip(kept, parts.T, strict=True)
+        ]
         if all(needed) or not any(needed):
             break
         kept = [term for term, need in zip(kept, needed, strict=True) if need]

@@ -11,7 +11,10 @@ from sklearn.base import is_classifier
 
 from accelsk.costs.decision import name_of
 
-__all__ = ["Sample", "arguments", "new", "sample", "takes_labels_only"]
+__all__ = ["Sample", "arguments", "forget", "new", "sample", "takes_labels_only"]
+
+#: What it costs to spread work over all cores has to be measured, too.
+_SPREAD = {"n_jobs": -1}
 
 #: What a class is tried with, where its defaults do not do: several, where a size depends on it.
 _PARAMETERS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -22,9 +25,9 @@ _PARAMETERS: dict[str, tuple[dict[str, Any], ...]] = {
     "decomposition.IncrementalPCA": ({"n_components": 4},),
     "decomposition.PCA": ({"n_components": 4}, {"n_components": 7}),
     "decomposition.TruncatedSVD": ({"n_components": 4},),
-    "ensemble.IsolationForest": ({"n_estimators": 10}, {"n_estimators": 50}),
-    "ensemble.RandomForestClassifier": ({"n_estimators": 5}, {"n_estimators": 20}),
-    "ensemble.RandomForestRegressor": ({"n_estimators": 5}, {"n_estimators": 20}),
+    "ensemble.IsolationForest": ({"n_estimators": 10}, _SPREAD | {"n_estimators": 50}),
+    "ensemble.RandomForestClassifier": ({"n_estimators": 5}, _SPREAD | {"n_estimators": 20}),
+    "ensemble.RandomForestRegressor": ({"n_estimators": 5}, _SPREAD | {"n_estimators": 20}),
     "kernel_ridge.KernelRidge": ({"kernel": "rbf"},),
     "linear_model.ElasticNet": ({"alpha": 0.1},),
     "linear_model.Lasso": ({"alpha": 0.1},),
@@ -102,6 +105,13 @@ def _target(rows: int, columns: int) -> np.ndarray:
     return few.sum(axis=1) + np.random.default_rng(5).normal(size=rows)
 
 
+def forget() -> None:
+    """Let go of all data."""
+    for made in (_pool, _rows, _categories, _classes, _target):
+        made.cache_clear()
+
+
+@functools.cache
 def takes_labels_only(cls: Any) -> bool:
     """Whether methods of a class have no X."""
     from sklearn.utils import get_tags

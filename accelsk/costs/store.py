@@ -11,7 +11,7 @@ from accelsk._locks import Lock
 from accelsk.costs import machine
 from accelsk.costs.model import Table
 
-__all__ = ["adapt", "cache_file", "default", "forget", "save", "table"]
+__all__ = ["adapt", "cache_file", "default", "forget", "measured", "save", "table"]
 
 logger = logging.getLogger("accelsk")
 
@@ -38,7 +38,7 @@ def default() -> Table:
     return Table.from_json(files("accelsk.costs").joinpath("defaults.json").read_text("utf-8"))
 
 
-def _stored() -> Table | None:
+def measured() -> Table | None:
     """Return the coefficients of this machine if it was measured as it is now."""
     try:
         file = cache_file()
@@ -65,7 +65,7 @@ def table() -> Table:
     if _table is None:
         with _lock:
             if _table is None:
-                stored = _stored()
+                stored = measured()
                 _adapted = stored is not None
                 _table = default() if stored is None else stored
     return _table
@@ -104,7 +104,7 @@ def forget() -> None:
         _table, _adapted = None, False
 
 
-def save(measured: Table, file: Path | None = None) -> Path:
+def save(found: Table, file: Path | None = None) -> Path:
     """Keep the coefficients of this machine, and have them in force from now on.
 
     Raises
@@ -116,7 +116,7 @@ def save(measured: Table, file: Path | None = None) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        draft.write_text(measured.to_json(), "utf-8")
+        draft.write_text(found.to_json(), "utf-8")
         draft.replace(file)  # whoever reads meanwhile sees a whole file
     finally:
         draft.unlink(missing_ok=True)

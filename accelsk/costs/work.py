@@ -99,6 +99,7 @@ class Work:
             terms = tuple(dict.fromkeys((*terms, *self.apply)))
         if on_cpu:
             return terms
+        terms = tuple(term for term in terms if term != "e")
         return (*terms, "hnd", f"h{self.output}") if self.output else (*terms, "hnd")
 
 
