@@ -2,7 +2,11 @@
 
 ::
 
-    pytest -p accelsk.pytest_plugin --accelsk --accelsk-xfail-list differences.yaml
+    pytest -p accelsk.pytest_plugin --accelsk-xfail-list differences.yaml
+
+Naming the plugin with ``-p`` (on the command line, in ``addopts``) or in ``PYTEST_PLUGINS`` turns
+it on, and ``--no-accelsk`` off for a run. A conftest that has it among its ``pytest_plugins``
+brings the options only, for ``--accelsk`` to turn it on. The header of the report says which it is.
 
 The list is YAML (with PyYAML installed) or JSON: a sequence of mappings with
 
@@ -20,9 +24,11 @@ The run fails if an entry matches no test of the files that are collected.
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -163,7 +169,11 @@ def _is_used(device: Any) -> bool:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the plugin."""
     group = parser.getgroup("accelsk", "scikit-learn on the GPU")
-    group.addoption("--accelsk", action="store_true", help="run with scikit-learn patched")
+    group.addoption(
+        "--accelsk",
+        action=argparse.BooleanOptionalAction,
+        help="run with scikit-learn patched (the default where -p names the plugin), or not",
+    )
     group.addoption(
         "--accelsk-xfail-list",
         type=Path,
@@ -188,6 +198,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _patch(options: Any) -> None:
+    if options.accelsk is None:
+        named = [*(options.plugins or ()), *os.environ.get("PYTEST_PLUGINS", "").split(",")]
+        options.accelsk = __name__ in named
     if options.accelsk:
         from accelsk.patching import is_patched, patch
 
@@ -203,10 +216,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         unpatch()
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say whether the GPU is used."""
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say whether scikit-learn is patched and the GPU is used."""
     if not config.option.accelsk:
-        return None
+        return "accelsk: scikit-learn is not patched; --accelsk does that"
     import accelsk
     from accelsk.device import probe
 

@@ -41,15 +41,18 @@ def suite(tmp_path):
     return tmp_path
 
 
-def _run(suite, *arguments, entries=None):
+NAMED = ("-p", "accelsk.pytest_plugin")
+
+
+def _run(suite, *arguments, entries=None, plugin=NAMED, **environment):
     if entries is not None:
         (suite / "list.json").write_text(json.dumps(entries))
         arguments = (*arguments, "--accelsk-xfail-list", "list.json")
-    plugins = ("-p", "accelsk.pytest_plugin", "-p", "no:cacheprovider")
+    plugins = (*plugin, "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *plugins, *arguments],
         cwd=suite,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -69,17 +72,53 @@ def test_suite_runs_patched_with_known_differences(suite):
     assert "scikit-learn is patched, no GPU is used: " in text
 
 
-def test_nothing_happens_unless_it_is_asked(suite):
-    status, text = _run(suite, entries=KNOWN)
+PATCHED = "scikit-learn is patched, no GPU is used: "
+PLAIN = "accelsk: scikit-learn is not patched; --accelsk does that"
+
+
+@pytest.mark.parametrize("by", ["command line", "addopts", "PYTEST_ADDOPTS", "PYTEST_PLUGINS"])
+def test_who_names_the_plugin_wants_it(suite, by):
+    named, environment = " ".join(NAMED), {}
+    if by == "addopts":
+        (suite / "pytest.ini").write_text(f"[pytest]\naddopts = {named}\n")
+    elif by.startswith("PYTEST"):
+        environment = {by: named if by == "PYTEST_ADDOPTS" else NAMED[1]}
+    plugin = NAMED if by == "command line" else ()
+    status, text = _run(suite, entries=KNOWN, plugin=plugin, **environment)
+    assert status == 0, text
+    assert "2 passed, 3 xfailed" in text
+    assert PATCHED in text
+    status, text = _run(suite, "--no-accelsk", entries=KNOWN, plugin=plugin, **environment)
     assert status == 1
     assert "4 failed, 1 passed" in text
+    assert PLAIN in text
 
 
-def test_workers_of_xdist_run_patched(suite):
+def test_conftest_that_brings_the_plugin_leaves_it_off(suite):
+    (suite / "conftest.py").write_text('pytest_plugins = ["accelsk.pytest_plugin"]')
+    status, text = _run(suite, plugin=())
+    assert status == 1
+    assert "4 failed, 1 passed" in text
+    assert PLAIN in text
+    text = _run(suite, "--accelsk", plugin=())[1]
+    assert "3 failed, 2 passed" in text
+    assert PATCHED in text
+
+
+def test_plugin_may_be_kept_out(suite):
+    for arguments in ((*NAMED, "-p", f"no:{NAMED[1]}"), ("-p", f"no:{NAMED[1]}")):
+        text = _run(suite, plugin=arguments)[1]
+        assert "4 failed, 1 passed" in text
+        assert "accelsk: " not in text
+
+
+@pytest.mark.parametrize("option", [["--accelsk"], []])
+def test_workers_of_xdist_run_patched(suite, option):
     pytest.importorskip("xdist")
     entries = [*KNOWN, {"id": "part/test_some.py::test_gone"}]
-    status, text = _run(suite, "--accelsk", "-n", "1", entries=entries)
+    status, text = _run(suite, *option, "-n", "1", entries=entries)
     assert status == 1
+    assert _run(suite, "--no-accelsk", "-n", "1")[1].count("4 failed, 1 passed") == 1
     assert "2 passed, 3 xfailed" in text
     assert text.count("list.json: part/test_some.py::test_gone") == 1
 
