@@ -71,6 +71,9 @@ def nearest(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
 
     if metric in ANGULAR:
         return _nearest_by_angle(rows, count, metric)
+    reach = rows.max(axis=0) - rows.min(axis=0)
+    if not bool(cupy.isfinite(reach @ reach)):
+        raise Refusal("distances overflow, and nobody can tell which is the least")
     if count == 1 or len(rows) == 1:
         return cupy.zeros((len(rows), 1)), cupy.arange(len(rows))[:, None]
     rows = cupy.ascontiguousarray(rows)
@@ -116,8 +119,8 @@ def _nearest_by_angle(rows: Any, count: int, metric: str) -> tuple[Any, Any]:
     if metric == "correlation":
         rows = rows - rows.mean(axis=1, keepdims=True)
     lengths = ((rows * rows).sum(axis=1) ** 0.5)[:, None]
-    if bool((lengths == 0).any()):
-        raise Refusal("a row without direction")
+    if not bool(((lengths > 0) & (lengths < np.inf)).all()):
+        raise Refusal("a row without direction, or with a length that overflows")
     distances, indices = nearest(rows / lengths, count, "euclidean")
     return distances**2 / 2, indices
 

@@ -96,6 +96,10 @@ class _TSNEOnCupy(CupyEngine):
     per_row = frozenset({"embedding_"})
     min_rows = 2
     rules = (
+        refuse(
+            Invalid("scikit-learn asks X for its shape before it makes an array of it"),
+            lambda call: call.X.kind == "sequence" and not hasattr(call.X.value, "shape"),
+        ),
         known_metric(_METRICS),
         only("metric_params", None),
         only("verbose", 0, False),
