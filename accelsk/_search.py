@@ -23,45 +23,43 @@ class Search(Composite):
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Any:
         X, y = adopted(X), adopted(y)
-        home = (
-            None
-            if vars(self).get("_skl_callbacks")
-            else residence(self.estimator, X, y, repeats=True)
-        )
+        watched = bool(vars(self).get("_skl_callbacks"))
+        home = None if watched else residence(self.estimator, X, y, repeats=True)
+        given = cv = self.cv
+        if hasattr(given, "__next__") and not watched:  # there may be a second go
+            cv = list(given)
         name = f"{self._accelsk_original.__name__}.fit"
 
         def run(again: bool) -> Any:
-            if home is not None and not again:
-                return self._accelsk_fit(home, params)
-            return super(Search, self).fit(*_on_host(X, y), **params)
+            splitter = None if home is None or again else _splitter(home, cv)
+            if home is not None and splitter is not None:
+                there = {name: home.parameter(name, value) for name, value in params.items()}
+                return self._accelsk_fit(splitter, home, home.X, home.y, there)
+            if cv is given:
+                return super(Search, self).fit(*_on_host(X, y), **params)
+            return self._accelsk_fit(cv, None, *_on_host(X, y), params)
 
         with in_one_process(name, home, self.estimator, X, y, self.n_jobs):
-            cv = self.cv
-            if hasattr(cv, "__next__"):  # there may be a second go
-                self.cv = list(cv)
-            try:
-                return mended(run, rewinding(self))
-            finally:
-                self.cv = cv
+            return mended(run, rewinding(self))
 
-    def _accelsk_fit(self, home: Residence, params: dict[str, Any]) -> Any:
+    def _accelsk_fit(
+        self, cv: Any, home: Residence | None, X: Any, y: Any, params: dict[str, Any]
+    ) -> Any:
+        """Fit with another `cv`, which nobody gets to see: other threads may be at the search."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, cv=cv, _accelsk_residence=home)
         try:
-            splitter = home.splitter(self.cv)
-        except Exception:  # scikit-learn will say what is wrong with it
-            return super().fit(*_on_host(home.X, home.y), **params)
-        params = {name: home.parameter(name, value) for name, value in params.items()}
-        given = self.cv
-        self.cv, self._accelsk_residence = splitter, home
-        try:
-            return super().fit(home.X, home.y, **params)
+            super(Search, twin).fit(X, y, **params)
         finally:
-            self.cv = given
-            del self._accelsk_residence
+            found = twin.__dict__
+            del found["cv"], found["_accelsk_residence"]
+            if home is not None and found.get("_checked_cv_orig") is cv:
+                found["_checked_cv_orig"] = cv._splitter  # type: ignore[union-attr]
+            if "scorer_" in found:
+                found["scorer_"] = original_scorer(found["scorer_"])
             own = self.__dict__
-            if own.get("_checked_cv_orig") is splitter:
-                own["_checked_cv_orig"] = splitter._splitter
-            if "scorer_" in own:
-                own["scorer_"] = original_scorer(own["scorer_"])
+            own.update({name: found[name] for name in found if own.get(name) is not found[name]})
+        return self
 
     def _get_scorers(self) -> Any:
         scorers, refit_metric = super()._get_scorers()
@@ -77,6 +75,13 @@ class Search(Composite):
 
 
 Search.fit.__doc__ = GridSearchCV.fit.__doc__
+
+
+def _splitter(home: Residence, cv: Any) -> Any:
+    try:
+        return home.splitter(cv)
+    except Exception:  # scikit-learn will say what is wrong with it
+        return None
 
 
 def _on_host(X: Any, y: Any) -> tuple[Any, Any]:
