@@ -296,7 +296,8 @@ class Accelerated(Counterpart):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if self._accelsk_held():
-            self._accelsk_release()  # it stands for what is replaced
+            _let_go(self)  # it stands for what is replaced
+            DeviceState.drop(self)
         super().__setstate__(state)
 
     def __dir__(self) -> list[str]:

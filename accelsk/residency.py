@@ -28,7 +28,7 @@ from accelsk.device.memory import is_out_of_memory, make_room
 from accelsk.device.resident import Resident, Session, Source
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import fits
-from accelsk.estimator import Accelerated, Counterpart
+from accelsk.estimator import Accelerated, Counterpart, DeviceState
 
 __all__ = [
     "Block",
@@ -340,6 +340,8 @@ def mended(run: Callable[[bool], Any], rewind: Callable[[], None]) -> Any:
     before = unmended()
     try:
         result = run(False)
+        if not usable():
+            DeviceState.fetch_all()  # what can be had, and the rest is known to be lost then
         if unmended() == before:
             return result
     except Exception as error:

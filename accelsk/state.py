@@ -260,6 +260,8 @@ class DeviceState:
                 continue
             try:
                 state.fetch(owner)
+            except LostModelError as error:  # it was said that the GPU is out of use
+                logger.debug("%s", error)
             except Exception as error:
                 logger.warning("A fitted %s stays on the GPU: %s", type(owner).__name__, error)
             finally:

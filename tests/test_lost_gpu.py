@@ -331,6 +331,12 @@ def test_setting_a_hyperparameter_may_be_what_finds_the_gpu_gone(data):
     assert_same(fitted(line.fit(*data)), fitted(Line(shrinkage=1.0).fit(*data)))
 
 
+def test_a_state_put_into_a_lost_model_is_all_there_is(lost, data):
+    lost.__setstate__(Line(shrinkage=1.0).fit(*data).__getstate__())
+    assert_same(pickle.loads(pickle.dumps(lost)).predict(data[0]), lost.predict(data[0]))
+    assert_same(fitted(lost), fitted(Line(shrinkage=1.0).fit(*data)))
+
+
 def test_a_copied_dict_of_a_lost_model_is_lost_too(lost, data):
     other = AcceleratedLine()
     other.__dict__.update(lost.__dict__)
