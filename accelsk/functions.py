@@ -21,6 +21,7 @@ from accelsk.config import current
 from accelsk.data import Argument, describe
 from accelsk.device import probe
 from accelsk.device.foreign import adopted_arguments, in_kind
+from accelsk.device.memory import with_room
 from accelsk.device.transfer import is_device_array, on_host, to_device, to_host
 from accelsk.engines.base import Rule, bind
 from accelsk.engines.on_device import import_cupy
@@ -247,12 +248,16 @@ class _Function:
         """Return the result and no reason, or why there is none."""
         try:
             import_cupy()
-            result = self.compute(call)
-            return (to_host(result) if call.answers_on_host else result), ()
+            return with_room(lambda: self.computed(call)), ()
         except Refusal as refusal:
             return None, (refusal.reason,)
         except Exception as error:
             return None, (dispatch.diagnose(error),)
+
+    def computed(self, call: FunctionCall) -> Any:
+        """Return the result where the caller expects it."""
+        result = self.compute(call)
+        return to_host(result) if call.answers_on_host else result
 
     def fall_back(self, reasons: tuple[str, ...], args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run scikit-learn's own function on host arrays."""

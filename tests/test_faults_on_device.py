@@ -15,10 +15,13 @@ from sklearn import model_selection as theirs
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import accelsk
+import accelsk.algorithms.metrics
+import accelsk.metrics
 import accelsk.model_selection
 from accelsk import dispatch
 from accelsk.data import describe
@@ -237,3 +240,27 @@ def test_one_number_or_an_error_that_is_none_of_memory_is_no_case_for_pieces(mon
     for error, shape in ((_FULL, ()), (ValueError("bad"), (3, 2))):
         with pytest.raises(type(error)):
             to_host(up(np.ones(shape)))
+
+
+# Functions
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_score_that_does_not_fit_is_tried_again(once, monkeypatch):
+    _, y = data(60)
+    calls, average = [], accelsk.algorithms.metrics.average
+
+    def tight(*args):
+        calls.append(1)
+        if not once or len(calls) == 1:
+            raise _FULL
+        return average(*args)
+
+    monkeypatch.setattr("accelsk.algorithms.metrics.average", tight)
+    with accelsk.profile(quiet=True) as results:
+        found = accelsk.metrics.r2_score(up(y), up(y + 1))
+    assert found == pytest.approx(r2_score(y, y + 1))
+    stats = results.method_calls["r2_score"]
+    assert (stats.gpu_calls, stats.cpu_calls) == ((1, 0) if once else (0, 1))
+    ending = "went well" if once else "ran out of memory, too"
+    assert [note.endswith(ending) for note in stats.notes] == [True]
