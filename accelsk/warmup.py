@@ -153,24 +153,27 @@ class _Gate:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._working = self._forking = False
+        self._forking = False
+        self._worker: int | None = None
 
     def open(self) -> None:
         """Wait while a fork is under way, then begin a step."""
         with self._changed:
             self._changed.wait_for(lambda: not self._forking)
-            self._working = True
+            self._worker = threading.get_ident()
 
     def close(self) -> None:
         """End a step."""
         with self._changed:
-            self._working = False
+            self._worker = None
             self._changed.notify_all()
 
     def before_fork(self) -> None:
         with self._changed:
+            if self._worker == threading.get_ident():  # what it imports may well fork
+                return
             self._forking = True
-            self._changed.wait_for(lambda: not self._working, self.patience)
+            self._changed.wait_for(lambda: self._worker is None, self.patience)
 
     def after_fork(self) -> None:
         with self._changed:

@@ -29,6 +29,7 @@ from accelsk.estimator import SLOT, DeviceState
 from accelsk.model_selection import GridSearchCV, cross_val_score
 from accelsk.pipeline import make_pipeline
 from accelsk.profiling import events
+from accelsk.profiling.workers import Spool
 
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
@@ -160,6 +161,26 @@ def test_threads_that_fit_one_search_leave_it_as_it_is(data, device, monkeypatch
     assert "_accelsk_residence" not in vars(search)
     assert vars(search).keys() == vars(expected).keys()
     assert_same(search.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"])
+
+
+@pytest.mark.parametrize("where", ["open", "take", "close"])
+def test_interrupt_as_a_profile_begins_or_ends_leaves_none_behind(where, data, monkeypatch):
+    with accelsk.profile(quiet=True):
+        pass
+    step = getattr(Spool, where)
+
+    def interrupted(self):
+        monkeypatch.setattr(Spool, where, step)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Spool, where, interrupted)
+    with pytest.raises(KeyboardInterrupt), accelsk.profile(quiet=True):
+        AcceleratedLine().fit(*data)
+    assert events._listeners == []
+    with accelsk.profile(quiet=True) as results:
+        AcceleratedLine().fit(*data)
+    assert results.method_calls["Line.fit"].gpu_calls == 1
+    _nothing_is_left()
 
 
 def test_interrupt_from_the_keyboard_while_waiting_for_another_thread(data):

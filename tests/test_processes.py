@@ -22,6 +22,7 @@ from processes import PATIENCE, in_fork
 from sklearn.model_selection import cross_val_score
 
 import accelsk
+from accelsk import warmup
 from accelsk._locks import Lock, _locks
 from accelsk.device import probe
 from accelsk.estimator import DeviceState
@@ -30,6 +31,7 @@ from accelsk.exceptions import LostModelError
 
 @pytest.fixture
 def line(data):
+    gc.collect()  # or a fork fetches what tests before have left, too
     return AcceleratedLine().fit(*data)
 
 
@@ -255,6 +257,22 @@ def test_locks_that_other_threads_hold_are_free_in_a_child():
         thread.join(PATIENCE)
     assert len(locks) > 5
     assert answer == "True"
+
+
+def test_thread_that_gets_the_gpu_ready_does_not_wait_for_itself():
+    gate, answers = warmup._Gate(), []
+
+    def work():
+        gate.open()
+        gate.before_fork()
+        gate.after_fork()
+        answers.append(True)
+        gate.close()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert answers == [True]
 
 
 def test_fork_within_a_lock_leaves_it():

@@ -122,31 +122,32 @@ def listening(listener: Callable[[Event], None]) -> Iterator[None]:
     Those of other threads come as they happen, those of worker processes at the end of the block.
     """
     global _spool
-    with _lock:
-        if _spool is None:
-            from accelsk.profiling.workers import Spool
-
-            _spool = Spool()
-        if _listeners:
-            _receive()  # what came in before is none of this listener's
-        else:
-            _spool.open()
-        _listeners.append(listener)
     try:
+        with _lock:
+            if _spool is None:
+                from accelsk.profiling.workers import Spool
+
+                _spool = Spool()
+            if _listeners:
+                _receive()  # what came in before is none of this listener's
+            else:
+                _spool.open()
+            _listeners.append(listener)
         yield
     finally:
         with _lock:
-            _receive()
-            if listener in _listeners:  # not in a process that was forked within the block
-                _listeners.remove(listener)
-            if not _listeners:
-                _spool.close()
+            try:
+                _receive()
+            finally:  # an interrupt may come at any time
+                if listener in _listeners:  # not in a process that was forked within the block
+                    _listeners.remove(listener)
+                if not _listeners and _spool is not None:
+                    _spool.close()
 
 
 def _receive() -> None:
     """Pass on what worker processes have done since the last time."""
-    assert _spool is not None
-    for process, record in _spool.take():
+    for process, record in [] if _spool is None else _spool.take():
         record["reasons"] = tuple(record["reasons"])
         record["notes"] = tuple(record["notes"])
         record["transfers"] = tuple(Transfer(*transfer) for transfer in record["transfers"])
