@@ -138,7 +138,8 @@ def fitted(
         if all(needed) or not any(needed):
             break
         kept = [term for term, need in zip(kept, needed, strict=True) if need]
-    return Curve(tuple(zip(map(float, coefficients), kept, strict=True)))
+    found_terms = zip(map(float, coefficients), kept, strict=True)
+    return Curve(tuple((c, term) for c, term in found_terms if c > _NOTHING))
 
 
 @dataclass
