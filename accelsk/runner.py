@@ -19,7 +19,7 @@ import pkgutil
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from importlib.machinery import BuiltinImporter, SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ def find(arguments: Sequence[str], *, keep_lines: bool = False) -> Program:
     keep_lines : bool, default=False
         Have `linecache` know the lines of a program that is in no file.
     """
-    first, *rest = arguments or [""]
+    first, *rest = arguments or ["-"]
     if first[:2] == "-c":
         source, *rest = [first[2:], *rest] if first[2:] else rest
         argv = ["-c", *rest]
@@ -68,9 +68,9 @@ def find(arguments: Sequence[str], *, keep_lines: bool = False) -> Program:
     if first[:2] == "-m":
         module, *rest = [first[2:], *rest] if first[2:] else rest
         return Program(lambda: _run_module(module, rest), lambda: _files(module))
-    argv = [first, *rest]
-    if first not in ("", "-"):
-        return Program(lambda: _run_script(first, argv), lambda: [os.path.abspath(first)])
+    argv = [first, *rest] if arguments else [""]
+    if first != "-":
+        return Program(lambda: _run_script(first, argv), lambda: [_absolute(first)])
     if sys.stdin is not None and sys.stdin.isatty():
         return Program(lambda: _prompt(argv), list)
     return Program(lambda: _run_input(argv, keep_lines), lambda: ["<stdin>"])
@@ -120,7 +120,8 @@ def _start(argv: list[str], path: str, file: str | None = None) -> dict[str, Any
     if file is not None:
         names.update(__file__=file, __cached__=None)
         if file != "<stdin>":
-            names["__loader__"] = SourceFileLoader("__main__", file)
+            loader = SourcelessFileLoader if file.endswith(".pyc") else SourceFileLoader
+            names["__loader__"] = loader("__main__", file)
     # multiprocessing calls it `__mp_main__`, too, and joblib has imported that already
     for name in {"__main__", "__mp_main__"} & sys.modules.keys():
         sys.modules[name] = module
@@ -140,10 +141,15 @@ def _run_input(argv: list[str], keep_lines: bool) -> None:
     _run_text(source, "<stdin>", argv, keep_lines)
 
 
+def _absolute(path: str) -> str:
+    """Return the path that Python has for a script: links, and dots, stay in it."""
+    return os.getcwd() if path in ("", ".") else os.path.join(os.getcwd(), path)
+
+
 def _run_script(path: str, argv: list[str]) -> None:
-    file = os.path.abspath(path)
-    if os.path.isdir(path) or _is_archive(path):
-        _start(argv, path)
+    file = _absolute(path)
+    if os.path.isdir(file) or _is_archive(file):
+        _start(argv, file)
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import py_compile
 import re
 import select
 import signal
@@ -124,6 +125,33 @@ def test_program_may_read_the_rest_of_its_surroundings(script):
     _as_python_does("-c", "import threading, atexit; atexit.register(print, 'end')")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "empty",
+        "./folder",
+        "folder/",
+        "./archive.zip",
+        "./show.py",
+        ".//show.py",
+        "empty/../show.py",
+        "compiled.pyc",
+        "föld er/ünï çödé.py",
+    ],
+)
+def test_path_is_shown_as_it_was_given(path, tmp_path):
+    source = SURROUNDINGS + "1 / 0\n"
+    for folder in ("empty", "folder", "föld er"):
+        (tmp_path / folder).mkdir()
+    for name in ("show.py", "folder/__main__.py", "föld er/ünï çödé.py"):
+        (tmp_path / name).write_text(source)
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("__main__.py", source)
+    py_compile.compile(str(tmp_path / "show.py"), str(tmp_path / "compiled.pyc"))
+    _as_python_does(path, "ärg", "", input="print('not this')", cwd=tmp_path)
+
+
 def test_path_is_left_alone_where_python_leaves_it(script):
     _as_python_does(script, PYTHONSAFEPATH="1")
 
@@ -146,6 +174,13 @@ def test_scikit_learn_is_patched():
         "raise SystemExit",
         "raise SystemExit(None)",
         "raise SystemExit(3)",
+        "raise SystemExit(-1)",
+        "raise SystemExit([1, 2])",
+        "raise ExceptionGroup('group', [ValueError(1), TypeError(2)])",
+        "class Own(BaseException): pass\nraise Own('of its own')",
+        "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+        "import asyncio\nasync def main():\n    raise ValueError(3)\nasyncio.run(main())",
+        "import warnings; warnings.warn('of a line')",
         "raise SystemExit('a message')",
         "import sys; sys.exit(256 + 5)",
         "import os; os._exit(4)",
@@ -232,6 +267,35 @@ time.sleep(60)
     files = re.findall(r'File "([^"]+)"', error)
     assert files == [str(path)]
     assert error.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_interrupted_program_is_profiled_as_far_as_it_came(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        FIT + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass"
+    )
+    for option in ("--profile", "--line-profile"):
+        status, out, error = _run(*OURS, option, path)
+        assert (status, out) == (-signal.SIGINT, "done\n")
+        assert "Ridge" in error.partition("Traceback")[0]
+        assert error.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_program_may_handle_an_interrupt_itself(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        """
+import os, signal, time
+for handler in (signal.getsignal(signal.SIGINT), lambda *_: print("handled")):
+    signal.signal(signal.SIGINT, handler)
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+    except KeyboardInterrupt as error:
+        print("caught", repr(error))
+"""
+    )
+    assert _as_python_does(path)[:2] == (0, "caught KeyboardInterrupt()\nhandled\n")
 
 
 def test_interrupt_ends_so_whatever_other_threads_run():
