@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, get_args
@@ -241,4 +241,5 @@ def config_context(
         )
         yield
     finally:
-        _current.reset(token)
+        with suppress(ValueError):  # a generator that is closed in another thread or task
+            _current.reset(token)

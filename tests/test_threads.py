@@ -180,6 +180,19 @@ def test_settings_of_a_thread_are_its_own(data):
     assert fits.fallback_reasons == {"device='cpu' is set"}
 
 
+def test_block_may_end_in_another_thread_than_it_began():
+    # as that of a fixture does, or of a generator that nobody has gone through to its end
+    def settings():
+        with accelsk.config_context(device="cpu"):
+            yield accelsk.get_config()["device"]
+
+    generator = settings()
+    assert together(lambda i: next(generator), 1) == ["cpu"]
+    generator.close()
+    assert accelsk.get_config()["device"] == "auto"
+    assert together(lambda i: accelsk.get_config()["device"], 2) == ["auto", "auto"]
+
+
 def test_profiles_of_threads_leave_nothing_behind(data):
     from accelsk.profiling import events
 
