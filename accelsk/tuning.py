@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -294,6 +296,19 @@ def _end(output: Path | None, table: Table, what: str) -> None:
     os._exit(status)
 
 
+@contextmanager
+def _ended_for_certain(seconds: float) -> Iterator[None]:
+    """End the process after so long even where a call lets no other thread run; tell which."""
+    if sys.__stderr__ is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def _keep(table: Table, output: Path | None) -> int:
     if not table.measured:
         print("Nothing was measured.", file=sys.stderr)
@@ -339,5 +354,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     logger.setLevel(logging.ERROR)  # fallbacks are no news here
-    table = tune(arguments.seconds, late=partial(_end, arguments.output))
+    with _ended_for_certain(arguments.seconds + 2 * _GRACE):
+        table = tune(arguments.seconds, late=partial(_end, arguments.output))
     return _keep(table, arguments.output)

@@ -437,6 +437,27 @@ def test_a_call_that_does_not_end_is_told_of_and_the_rest_kept(clock, monkeypatc
     assert {point[0] for point in store.table().measured["AcceleratedLine.fit"]["test"]} == {10}
 
 
+def test_a_call_that_lets_nothing_else_run_does_not_outlast_it_for_ever(clock, monkeypatch):
+    set_to: list[Any] = []
+    monkeypatch.setattr(
+        tuning.faulthandler,
+        "dump_traceback_later",
+        lambda seconds, **how: set_to.append((seconds, how["exit"])),
+    )
+    monkeypatch.setattr(
+        tuning.faulthandler, "cancel_dump_traceback_later", lambda: set_to.append("cancelled")
+    )
+
+    def tune(seconds, **_):
+        assert set_to == [(20 + 2 * tuning._GRACE, True)]
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(tuning, "tune", tune)
+    with pytest.raises(ZeroDivisionError):
+        tuning.main(["--seconds", "20"])
+    assert set_to[1:] == ["cancelled"]
+
+
 def test_without_a_gpu_it_says_what_it_does(monkeypatch, capsys):
     monkeypatch.setattr(probe, "_found", (None, "no GPU in this test"))
     monkeypatch.setattr(tuning, "tune", lambda *_, **__: pytest.fail("it measured"))
