@@ -24,7 +24,7 @@ import pytest
 import sklearn
 from class_cases import all_classes, case_of
 from comparison import assert_same, outcome_of
-from engine import AcceleratedLine, engine_of, generic_of
+from engine import ILLEGAL_ADDRESS, AcceleratedLine, FakeCudaError, engine_of, generic_of
 from sklearn.exceptions import InconsistentVersionWarning
 from test_pickling import _globals
 
@@ -288,6 +288,15 @@ def test_state_put_onto_a_fitted_estimator_takes_the_place_of_its_model(data):
         assert_same(line.predict(X), other.predict(X))
         line.__setstate__({"coef_": np.zeros(3)})
         assert_same(line.predict(X), np.zeros(40))
+
+
+def test_state_can_be_put_onto_an_estimator_whose_model_is_lost(data):
+    line, other = (AcceleratedLine().fit(*data) for _ in range(2))
+    state = other.__getstate__()
+    engine_of(line).failing = {"attributes": FakeCudaError(ILLEGAL_ADDRESS)}
+    line.__setstate__(state)
+    assert SLOT not in vars(line)
+    assert_same(line.predict(data[0]), other.predict(data[0]))
 
 
 def _renamed(stream, name):
