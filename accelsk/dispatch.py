@@ -25,7 +25,7 @@ from accelsk._sklearn import AvailableIfDescriptor
 from accelsk.config import Config, current
 from accelsk.device.errors import leave_unmended, loses_gpu
 from accelsk.device.foreign import adopted_arguments, in_kind
-from accelsk.device.memory import is_out_of_memory, make_room, with_room
+from accelsk.device.memory import is_full, is_out_of_memory, make_room, with_room
 from accelsk.device.transfer import is_device_array, on_host, settle, to_host
 from accelsk.engines import repeats
 from accelsk.engines.base import Call, Engine, Outcome, fits
@@ -223,7 +223,7 @@ def _dispatch(estimator: Accelerated, method: Method, args: tuple, kwargs: dict[
             if is_device_array(result) and heard():
                 settle()  # or the next call would be told to have taken the time
     except BaseException as error:
-        if not isinstance(error, LostModelError) and (loses_gpu(error) or is_out_of_memory(error)):
+        if not isinstance(error, LostModelError) and (loses_gpu(error) or is_full(error)):
             leave_unmended()
         report(watch.event(chosen.name, None, chosen.reasons, error))
         raise

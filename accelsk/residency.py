@@ -24,7 +24,7 @@ from accelsk.config import current
 from accelsk.data import NUMERIC, describe
 from accelsk.device import probe
 from accelsk.device.errors import loses_gpu, unmended
-from accelsk.device.memory import is_out_of_memory, make_room
+from accelsk.device.memory import is_full, is_out_of_memory, make_room
 from accelsk.device.resident import Resident, Session, Source
 from accelsk.device.transfer import is_device_array, to_device, to_host
 from accelsk.engines.base import fits
@@ -345,7 +345,7 @@ def mended(run: Callable[[bool], Any], rewind: Callable[[], None]) -> Any:
         if unmended() == before:
             return result
     except Exception as error:
-        if unmended() == before and not loses_gpu(error) and not is_out_of_memory(error):
+        if unmended() == before and not loses_gpu(error) and not is_full(error):
             raise
         make_room(error)
         logger.info("run again without data on the GPU", exc_info=error)

@@ -5,6 +5,7 @@ An estimator is as it was before or as it is after the call; nothing stays locke
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import traceback
@@ -14,7 +15,14 @@ import device_double
 import numpy as np
 import pytest
 from comparison import assert_same
-from engine import AcceleratedLine, AcceleratedNearestMean, Line, engine_of, generic_of
+from engine import (
+    AcceleratedCentering,
+    AcceleratedLine,
+    AcceleratedNearestMean,
+    Line,
+    engine_of,
+    generic_of,
+)
 from processes import PATIENCE, together
 from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer
@@ -32,6 +40,12 @@ from accelsk.profiling import events
 from accelsk.profiling.workers import Spool
 
 INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+@pytest.fixture(autouse=True)
+def tidy():
+    yield
+    gc.collect()  # errors that were caught hold what their frames did
 
 
 @pytest.fixture
@@ -285,6 +299,31 @@ def test_errors_of_scorers_and_splitters_pass_through(kind, search, data, device
         return cross_val_score(generic_of(Ridge)(), X, y, error_score="raise", **options)
 
     _passes(call, callback)
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"), [(MemoryError, ()), (MemoryError, ("my own",)), (ValueError, ("cuda",))]
+)
+def test_what_looks_like_a_fault_of_the_gpu_is_not_run_twice(kind, args, data, device):
+    X, y = data
+    error, calls = kind(*args), []
+
+    def fails(*_):
+        calls.append(1)
+        raise error
+
+    kernel = generic_of(SVC)(kernel=fails)
+    for call in (
+        lambda: make_pipeline(FunctionTransformer(fails), AcceleratedLine()).fit(X, y),
+        lambda: make_pipeline(AcceleratedCentering(), kernel).fit(X, y > 0),
+        lambda: cross_val_score(AcceleratedLine(), X, y, scoring=fails, error_score="raise"),
+    ):
+        engine_of(kernel).refusing = {"fit": "a callable"}
+        del calls[:]
+        with pytest.raises(kind) as caught:
+            call()
+        assert caught.value is error
+        assert len(calls) == 1
 
 
 def test_generator_of_splits_is_used_up_once(data, device):

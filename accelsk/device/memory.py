@@ -17,6 +17,7 @@ __all__ = [
     "enable_managed_memory",
     "free_pools",
     "gives_back",
+    "is_full",
     "is_out_of_memory",
     "make_room",
     "with_room",
@@ -38,6 +39,16 @@ def is_out_of_memory(error: BaseException) -> bool:
         return not type(error).__module__.startswith("numpy")
     text = str(error).lower()
     return any(name in text for name in _OUT_OF_MEMORY)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether `error`, which may as well be of the user's own code, names device memory.
+
+    Then a call that it ends is worth another go; else nothing is to run twice.
+    """
+    if isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] == "cupy":
+        return True
+    return any(name in str(error).lower() for name in _OUT_OF_MEMORY)
 
 
 def free_pools() -> None:
