@@ -335,13 +335,20 @@ def _shown(output: Path | None) -> int:
     return 0
 
 
+def _duration(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is no time to measure in")
+    return seconds
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``python -m accelsk tune`` with the arguments `argv`; return the exit status."""
     parser = argparse.ArgumentParser(
         "python -m accelsk tune", description="Measure this machine, and keep what it says."
     )
     parser.add_argument("--show", action="store_true", help="show expected against measured")
-    parser.add_argument("--seconds", type=float, default=110.0, help="how long to measure")
+    parser.add_argument("--seconds", type=_duration, default=110.0, help="how long to measure")
     parser.add_argument("--output", type=Path, help="a file instead of the user's cache")
     arguments = parser.parse_args(argv)
     if arguments.show:

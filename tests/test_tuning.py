@@ -468,6 +468,13 @@ def test_without_a_gpu_it_says_what_it_does(monkeypatch, capsys):
     )
 
 
+@pytest.mark.parametrize("seconds", ["-3", "0", "nan", "inf", "soon"])
+def test_seconds_that_are_no_time_are_said_to_be_none(seconds, capsys):
+    with pytest.raises(SystemExit):
+        tuning.main([f"--seconds={seconds}"])
+    assert seconds in capsys.readouterr().err
+
+
 def test_a_broken_file_cannot_be_shown(gpu, capsys, tmp_path):
     (tmp_path / "broken.json").write_text("{")
     assert tuning.main(["--show", "--output", str(tmp_path / "broken.json")]) == 1
