@@ -318,7 +318,11 @@ def _getattr(self: Accelerated, name: str) -> Any:
         state = self.__dict__.get(SLOT)
         to_fetch = state is not None and not (state.fetched and state.belongs_to(self))
         if to_fetch and name in self._accelsk_fitted_names():
-            self._accelsk_fetch()
+            try:
+                self._accelsk_fetch()
+            except LostModelError:
+                if name not in self.__dict__:  # it is not among what is left
+                    raise
         # Python comes here too when a property raised an AttributeError (NotFittedError is one);
         # looking the name up again raises that same error.
         try:

@@ -8,7 +8,7 @@ import logging
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from accelsk._locks import Lock
@@ -152,15 +152,21 @@ class DeviceState:
     @classmethod
     @contextmanager
     def replaced(cls, estimator: Accelerated) -> Iterator[None]:
-        """Forget a state that cannot be fetched, unless what is done within raises an error."""
-        state = estimator.__dict__.get(SLOT)
-        if state is not None:
-            cls.drop(estimator)
+        """Forget a state that cannot be fetched, unless what is done within raises an error.
+
+        A fit would take what is left of the earlier one for the whole of it.
+        """
+        own = estimator.__dict__
+        if SLOT not in own:
+            yield
+            return
+        names = estimator._accelsk_fitted_names() | {SLOT}
+        left = {name: own[name] for name in own if name in names}
+        put(estimator, {name: own[name] for name in own if name not in names})
         try:
             yield
         except BaseException:
-            if state is not None:
-                put(estimator, {SLOT: state, **estimator.__dict__})
+            put(estimator, {**left, **estimator.__dict__})
             raise
 
     @classmethod
@@ -197,13 +203,21 @@ class DeviceState:
                 )
             except Exception as error:
                 if loses_gpu(error) or self.engine.unusable() is not None:
-                    self.lost = _farewell(name, self.engine.unusable() or str(error))
-                    self.model = None
-                    leave_unmended()
+                    self._lose(estimator, self.engine.unusable() or str(error))
                     raise LostModelError(self.lost) from error
                 error.add_note(f"The fitted attributes of this {name} could not leave the GPU.")
                 raise
             self._take(estimator, attributes)
+
+    def _lose(self, estimator: Accelerated, reason: str) -> None:
+        """Keep what is left and take note that the rest is lost."""
+        with suppress(Exception):
+            own = estimator.__dict__
+            if own.get(SLOT) is self:
+                put(estimator, {**self.engine.remains(self.model), **own})
+        self.lost = _farewell(type(estimator).__name__, reason)
+        self.model = None
+        leave_unmended()
 
     def _take(self, estimator: Accelerated, attributes: dict[str, Any]) -> None:
         own = estimator.__dict__

@@ -13,6 +13,7 @@ from composites import PIPELINES, answers, data, ours, up
 from device_double import DeviceArray
 from sklearn import model_selection as theirs
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import accelsk
 import accelsk.algorithms.metrics
+import accelsk.cluster
 import accelsk.metrics
 import accelsk.model_selection
 from accelsk import dispatch
@@ -29,6 +31,7 @@ from accelsk.device import memory, probe, resident, transfer
 from accelsk.device.memory import make_room
 from accelsk.device.resident import Resident, Session, Source, remembered
 from accelsk.device.transfer import to_host
+from accelsk.exceptions import LostModelError
 
 _FULL = MemoryError("std::bad_alloc")
 
@@ -167,6 +170,18 @@ def test_a_cross_validation_ends_as_scikit_learn_s(function, kind, at, monkeypat
         found = getattr(accelsk.model_selection, function)(ours(Ridge()), X, y, cv=3)
     assert fault.calls >= at
     assert_same(found, expected, tolerance=1e-6)
+
+
+def test_k_means_that_is_lost_predicts_by_the_centres_that_were_at_hand(monkeypatch):
+    X, _ = data(90)
+    ours = accelsk.cluster.KMeans(3, n_init=1, random_state=0).fit(X)
+    plain = KMeans(3, n_init=1, random_state=0).fit(X)
+    _Fault(monkeypatch, "lost", 1)
+    assert_same(ours.predict(X), plain.predict(X))
+    assert ours.n_iter_ == plain.n_iter_
+    with pytest.raises(LostModelError):
+        _ = ours.labels_
+    assert_same(ours.fit(X).labels_, plain.labels_)
 
 
 # What is kept there

@@ -196,6 +196,22 @@ def test_attributes_at_hand_stay_with_a_model_that_is_lost(labelled):
     assert nearest.n_features_in_ == 3
 
 
+def test_what_is_left_of_a_lost_model_may_do_to_predict(data):
+    class Leaves(LineOnNumpy):
+        def remains(self, model):
+            return {"coef_": model.coef_}
+
+    X, y = data
+    line, plain = accelsk.register(Line, [Leaves()], name="Left")().fit(X, y), Line().fit(X, y)
+    _fail(line, "predict", "attributes")
+    with pytest.raises(LostModelError):
+        _ = line.scale_
+    assert_same(line.predict(X), plain.predict(X))
+    with pytest.raises(LostModelError):
+        pickle.dumps(line)
+    assert_same(fitted(line.fit(X[:, :2], y)), fitted(Line().fit(X[:, :2], y)))
+
+
 @pytest.mark.parametrize("error", [_POISON, RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED")])
 def test_reading_attributes_may_be_what_finds_the_gpu_gone(error, data):
     line = AcceleratedLine().fit(*data)

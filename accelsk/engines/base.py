@@ -309,6 +309,13 @@ class Engine(abc.ABC):
     def attributes(self, estimator: Any, model: Any) -> dict[str, Any]:
         """Return the fitted attributes as scikit-learn has them: host arrays, its dtypes."""
 
+    def remains(self, model: Any) -> dict[str, Any]:
+        """Return those fitted attributes that are left where the device is lost: those on the host.
+
+        Touches no device. Without the others an estimator is not whole, but may predict.
+        """
+        return {}
+
     @abc.abstractmethod
     def restore(self, estimator: Any) -> Any:
         """Return a model made from the fitted attributes of `estimator`, which are on the host.

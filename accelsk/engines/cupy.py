@@ -18,6 +18,9 @@ from accelsk.exceptions import Refusal
 
 __all__ = ["CupyEngine"]
 
+#: What is on the host for certain.
+_ON_HOST = (bool, int, float, str, np.generic, type(None))
+
 
 class CupyEngine(DeviceEngine):
     """One estimator on CuPy. The model is a namespace that holds its fitted attributes.
@@ -38,6 +41,11 @@ class CupyEngine(DeviceEngine):
         # what is at hand needs no device, which may be out of order by now
         at_hand = vars(estimator)
         return {n: to_host(value) for n, value in vars(model).items() if n not in at_hand}
+
+    def remains(self, model: SimpleNamespace) -> dict[str, Any]:
+        if type(self).attributes is not CupyEngine.attributes:
+            return {}  # it makes something else of what the model holds
+        return {n: value for n, value in vars(model).items() if isinstance(value, _ON_HOST)}
 
     def restore(self, estimator: Any) -> SimpleNamespace:
         self.load()
