@@ -62,6 +62,13 @@ class _Problem(NamedTuple):
         return kernels.product(X, others, coef[support, None], self.kernel, cupy)[:, 0]
 
 
+def _has_gaps(call: Call) -> bool:
+    if call.sample_weight.kind not in ("numpy", "frame"):
+        return False
+    weight = call.sample_weight.array
+    return weight.dtype == np.float64 and not weight.flags.c_contiguous
+
+
 class _DualOnCuml(CumlEngine):
     """cuML solves each dual problem; what it gives is checked and laid out as libsvm's.
 
@@ -80,6 +87,7 @@ class _DualOnCuml(CumlEngine):
         refuse(
             Invalid("sample_weight is a number"), lambda call: call.sample_weight.kind == "scalar"
         ),
+        refuse(Invalid("sample_weight has gaps in memory, which libsvm rejects"), _has_gaps),
     )
 
     def weights(self, call: Call) -> Any:

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils import gen_batches
 
-from accelsk._projections import COORDINATES, dtype_of, gram_again, projected, reconstructed, whole
+from accelsk._projections import (
+    COORDINATES,
+    UNCONVERTED,
+    dtype_of,
+    gram_again,
+    projected,
+    reconstructed,
+    whole,
+)
 from accelsk._sklearn import incremental_mean_and_var
 from accelsk.algorithms import incremental, spectra
 from accelsk.device.stream import row_blocks
@@ -60,6 +68,7 @@ class IncrementalPCAOnMoments(MomentsEngine):
         # scikit-learn's own fit does that, on an estimator that is fitted halfway
         refuse("check_input=False", lambda call: call.arguments.get("check_input") is False),
         COORDINATES,
+        UNCONVERTED,
     )
 
     def fit(self, call: Call, X: Any) -> Outcome:

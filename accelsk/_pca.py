@@ -10,6 +10,7 @@ from sklearn.utils.extmath import fast_logdet
 
 from accelsk._projections import (
     COORDINATES,
+    UNCONVERTED,
     adopted,
     dtype_of,
     gram_again,
@@ -113,6 +114,7 @@ class PCAOnMoments(MomentsEngine):
             lambda call: call.parameters["svd_solver"] == "arpack" and 1 in call.X.shape,
         ),
         COORDINATES,
+        UNCONVERTED,
     )
 
     #: Below this share of the largest singular value a component is made of rounding errors.

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from packaging.version import Version
 from sklearn.utils import check_random_state
 
+from accelsk import _sklearn
 from accelsk.algorithms.moments import Accumulator
 from accelsk.config import current
 from accelsk.device.transfer import is_device_array, to_device
@@ -18,6 +20,7 @@ from accelsk.exceptions import Invalid, Refusal
 
 __all__ = [
     "COORDINATES",
+    "UNCONVERTED",
     "adopted",
     "dtype_of",
     "gram_again",
@@ -37,6 +40,20 @@ COORDINATES = refuse(
         call.method == "inverse_transform"
         and call.X.shape[-1:] != call.estimator.components_.shape[:1]
     ),
+    fit_only=False,
+)
+
+
+def _multiplied_as_it_is(call: Call) -> bool:
+    if call.method != "inverse_transform" or Version("1.8") <= _sklearn.VERSION:
+        return False
+    return call.X.kind in ("frame", "sequence") or call.X.dtype == np.longdouble
+
+
+#: Before 1.8, what it takes is multiplied as it is: a frame gives a frame.
+UNCONVERTED = refuse(
+    "inverse_transform of a frame, list or longdouble before scikit-learn 1.8",
+    _multiplied_as_it_is,
     fit_only=False,
 )
 
