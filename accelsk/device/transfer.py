@@ -12,6 +12,7 @@ import numpy as np
 
 from accelsk.device import staging, traffic
 from accelsk.device.memory import free_pools, is_out_of_memory
+from accelsk.device.pieces import Piece, pieces_of, pieces_of_columns
 from accelsk.device.resident import Resident
 
 __all__ = [
@@ -177,9 +178,9 @@ class StagedUpload:
         """Return the shape, the strides and the dtype of what travels."""
         return self._source.shape, self._source.strides, self._source.dtype
 
-    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[staging.Piece]:
+    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[Piece]:
         part = self._source[rows].transpose(self._axes)
-        return staging.pieces_of(part, address, self._dtype.itemsize, size)
+        return pieces_of(part, address, self._dtype.itemsize, size)
 
     def _place(self, number: int) -> Any:
         return self._memory[number % len(self._memory)]
@@ -210,9 +211,9 @@ class _StagedColumns(StagedUpload):
         first = self._source[0]
         return (len(first), len(self._source)), (1, len(first)), first.dtype
 
-    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[staging.Piece]:
+    def _pieces(self, rows: slice, address: int, size: int) -> Iterator[Piece]:
         part = [column[rows] for column in self._source]
-        return staging.pieces_of_columns(part, address, self._dtype.itemsize, size)
+        return pieces_of_columns(part, address, self._dtype.itemsize, size)
 
 
 class ColumnsUpload:
@@ -317,7 +318,7 @@ class Download:
         self._start = perf_counter()
         self._array = cupy.ascontiguousarray(array)  # kept until it has left
         size = staging.DOWNLOAD.buffer_bytes
-        pieces = staging.pieces_of(target, self._array.data.ptr, target.itemsize, size)
+        pieces = pieces_of(target, self._array.data.ptr, target.itemsize, size)
         self._transfer = staging.begin_download([*pieces], self._array)
 
     def finish(self) -> None:
