@@ -7,6 +7,7 @@ import gc
 import pickle
 import sys
 import threading
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 
 import joblib
@@ -67,6 +68,21 @@ def lost(data):
     with pytest.raises(LostModelError):
         line.predict(data[0])
     return line
+
+
+@contextmanager
+def _raises_lost(text):
+    """Expect a `LostModelError`; pipelines of scikit-learn before 1.8 say that they are not fitted.
+
+    What it came of stands in the traceback then.
+    """
+    with pytest.raises(NotFittedError) as caught:
+        yield
+    error = caught.value
+    error = error if isinstance(error, LostModelError) else error.__cause__
+    assert isinstance(error, LostModelError)
+    for part in (text, "illegal memory access", "Fit it again"):
+        assert part in str(error)
 
 
 # The GPU
@@ -249,12 +265,8 @@ _LOUD = {
 def test_a_lost_model_says_so_and_what_to_do(use, again, lost, data):
     if again:
         engine_of(lost).reset()  # a GPU that is lost does not come back
-    with pytest.raises(LostModelError) as caught:
+    with _raises_lost("The fitted attributes of this AcceleratedLine were on the GPU"):
         _LOUD[use](lost, data[0])
-    assert str(caught.value).startswith("The fitted attributes of this AcceleratedLine were on the")
-    assert "illegal memory access" in str(caught.value)
-    assert "Fit it again" in str(caught.value)
-    assert isinstance(caught.value, NotFittedError)
 
 
 _QUIET = {
@@ -481,7 +493,7 @@ def test_a_gpu_that_is_lost_in_a_pipeline_costs_no_fit(step, kind, data):
     ours = make(scaler(), line())
     plain = make_pipeline(StandardScaler(), Line()).fit(X, y)
     if step == "fit" and kind != "ours":  # the scaler is fitted by then, and lost
-        with pytest.raises(LostModelError, match="DoomedScaler"):
+        with _raises_lost("DoomedScaler"):
             ours.fit(X, y).predict(X)
     assert_same(ours.fit(X, y).predict(X), plain.predict(X))
 
@@ -491,7 +503,7 @@ def test_a_step_that_is_lost_keeps_a_pipeline_from_nothing_but_predicting(data):
     ours = accelsk.pipeline.make_pipeline(GENERIC[StandardScaler](), AcceleratedLine()).fit(X, y)
     _fail(ours[0], "transform", "attributes")
     for _ in range(2):
-        with pytest.raises(LostModelError, match="StandardScaler"):
+        with _raises_lost("StandardScaler"):
             ours.predict(X)
     plain = make_pipeline(StandardScaler(), Line()).fit(X, y)
     assert_same(ours.fit(X, y).predict(X), plain.predict(X))
