@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import threading
 import time
@@ -38,9 +37,9 @@ _RAN_OUT = "the GPU ran out of memory (std::bad_alloc: out_of_memory: CUDA error
 
 
 @pytest.fixture(autouse=True)
-def _empty_device():
-    """Have no model on the device but those of the test."""
-    gc.collect()
+def _empty_device(monkeypatch):
+    """Have no model on the device but those of the test; collecting garbage takes its time."""
+    monkeypatch.setattr(memory, "free_pools", lambda: None)
     for state in DeviceState._every():
         state.moved = True
 
@@ -588,8 +587,7 @@ def _told(deed, estimator, X, y):
     return result, error and error[0]
 
 
-def test_sequences_of_shortages_tell_scikit_learn_s_story(data, monkeypatch):
-    monkeypatch.setattr(memory, "free_pools", lambda: None)  # collecting garbage takes its time
+def test_sequences_of_shortages_tell_scikit_learn_s_story(data):
     rng = np.random.default_rng(0)
     classes = [(GENERIC[Ridge], Ridge), (AcceleratedLine, Line)]
     for _ in range(200):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import sys
 import threading
@@ -51,7 +50,6 @@ def _a_gpu(monkeypatch):
     """Have a GPU to lose, and no model on it but those of the test."""
     gpu = probe.GPU("A GPU", (9, 0), (13, 0), 1 << 37)
     monkeypatch.setattr(probe, "_found", (gpu, None))
-    gc.collect()
     for state in DeviceState._every():
         state.moved = True
 
