@@ -44,7 +44,9 @@ def _private_names(key):
         return ()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(sorted(private & vars(_fitted(cls._accelsk_original, case_of(cls))).keys()))
+        fitted = vars(_fitted(cls._accelsk_original, case_of(cls)))
+    # a function is not changed in place
+    return tuple(sorted(name for name in private & fitted.keys() if not callable(fitted[name])))
 
 
 def _change(estimator, name):
@@ -58,6 +60,8 @@ def _change(estimator, name):
         value[...] = value + 1
     elif isinstance(value, list):
         value[0] += 1
+    elif isinstance(value, dict):
+        value["changed"] = True
     elif value is None:
         vars(estimator)[name] = np.array([0])
     elif isinstance(value, (bool, np.bool_)):
