@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,9 @@ hypothesis.settings.register_profile("accelsk", **_SETTINGS, max_examples=40, de
 hypothesis.settings.register_profile("search", **_SETTINGS, max_examples=500)
 hypothesis.settings.register_profile("long", **_SETTINGS, max_examples=2_000)
 hypothesis.settings.load_profile("accelsk")
+
+# a shell has what it starts in the background ignore interrupts, which tests send
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # a class is registered once, when its module is imported: not in a test, which takes that back
 support.import_accelerated()

@@ -96,6 +96,8 @@ _BOOLS = ("bool", "frame of bool", "list of bools")
 _FAR = "it stops short of an optimum that is far off"
 _SUMS = "its sums of integers wrap round"
 _STOPS = "in float32 its descent does not get there"
+_ALIKE = ("all rows alike", "constant", "negative zeros", "zeros")
+_ALPHAS = "every alpha leaves the same errors"
 
 #: Where scikit-learn's answer is no measure, by class and input.
 _NO_MEASURE: dict[str, dict[str, str]] = {
@@ -120,8 +122,8 @@ _NO_MEASURE: dict[str, dict[str, str]] = {
         "far from zero": _FAR,
         "zero for every third": "there is no minimum to get to",
     },
-    "linear_model.RidgeCV": {"all rows alike": "every alpha leaves the same errors"},
-    "linear_model.RidgeClassifierCV": {"two rows": "every alpha leaves the same errors"},
+    "linear_model.RidgeCV": dict.fromkeys(_ALIKE, _ALPHAS),
+    "linear_model.RidgeClassifierCV": dict.fromkeys((*_ALIKE, "two rows"), _ALPHAS),
     "manifold.SpectralEmbedding": {
         "more columns than rows": "the graph is in parts",
         **dict.fromkeys(DTYPES, _TIES),
