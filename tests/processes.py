@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["in_fork", "together"]
+__all__ = ["held_elsewhere", "in_fork", "together"]
 
 #: Seconds after which what hangs has failed.
 PATIENCE = 30.0
@@ -50,3 +51,25 @@ def together(function: Callable[[int], Any], n: int = 16) -> list[Any]:
         return [future.result(PATIENCE) for future in futures]
     finally:
         pool.shutdown(wait=False)
+
+
+@contextlib.contextmanager
+def held_elsewhere(*locks: Any) -> Iterator[None]:
+    """Have another thread hold locks."""
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            go_on.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+    try:
+        yield
+    finally:
+        go_on.set()
+        thread.join(PATIENCE)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import signal
-import threading
 import traceback
 import warnings
 
@@ -23,7 +22,7 @@ from engine import (
     engine_of,
     generic_of,
 )
-from processes import PATIENCE, together
+from processes import held_elsewhere, together
 from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import KFold
@@ -199,25 +198,12 @@ def test_interrupt_as_a_profile_begins_or_ends_leaves_none_behind(where, data, m
 
 def test_interrupt_from_the_keyboard_while_waiting_for_another_thread(data):
     line = AcceleratedLine().fit(*data)
-    state, held, go_on = vars(line)[SLOT], threading.Event(), threading.Event()
-
-    def hold():
-        with state._lock:
-            held.set()
-            go_on.wait(PATIENCE)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(PATIENCE)
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
+    with held_elsewhere(vars(line)[SLOT]._lock):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(KeyboardInterrupt):
             _ = line.coef_
-    finally:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        go_on.set()
-        thread.join(PATIENCE)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     assert_same(line.coef_, Line().fit(*data).coef_)
 
 

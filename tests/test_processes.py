@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import os
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 from comparison import assert_same
 from engine import AcceleratedLine, Line, engine_of
-from processes import PATIENCE, in_fork
+from processes import PATIENCE, held_elsewhere, in_fork
 from sklearn.model_selection import cross_val_score
 
 import accelsk
@@ -218,43 +217,15 @@ def test_fork_while_another_thread_fetches_waits_for_it(line, plain, monkeypatch
 
 def test_fork_does_not_wait_for_ever(line, monkeypatch):
     monkeypatch.setattr("accelsk.state._PATIENCE", 0.1)
-    state, go_on, held = vars(line)["_accelsk_state"], threading.Event(), threading.Event()
-
-    def hold():
-        with state._lock:
-            held.set()
-            go_on.wait(PATIENCE)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(PATIENCE)
-    try:
+    with held_elsewhere(vars(line)["_accelsk_state"]._lock):
         assert "LostModelError" in in_fork(lambda: line.coef_)
-    finally:
-        go_on.set()
-        thread.join(PATIENCE)
     assert line.coef_.shape == (3,)
 
 
 def test_locks_that_other_threads_hold_are_free_in_a_child():
-    held, go_on = threading.Event(), threading.Event()
     locks = list(_locks)
-
-    def hold():
-        with contextlib.ExitStack() as stack:
-            for lock in locks:
-                stack.enter_context(lock)
-            held.set()
-            go_on.wait(PATIENCE)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert held.wait(PATIENCE)
-    try:
+    with held_elsewhere(*locks):
         answer = in_fork(lambda: all(lock.acquire(0.01) for lock in locks))
-    finally:
-        go_on.set()
-        thread.join(PATIENCE)
     assert len(locks) > 5
     assert answer == "True"
 
