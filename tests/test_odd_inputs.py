@@ -98,6 +98,7 @@ _SUMS = "its sums of integers wrap round"
 _STOPS = "in float32 its descent does not get there"
 _ALIKE = ("all rows alike", "constant", "negative zeros", "zeros")
 _ALPHAS = "every alpha leaves the same errors"
+_BEYOND = "its transform reads on beyond the end of the rows that it was fitted to"
 
 #: Where scikit-learn's answer is no measure, by class and input.
 _NO_MEASURE: dict[str, dict[str, str]] = {
@@ -132,6 +133,7 @@ _NO_MEASURE: dict[str, dict[str, str]] = {
     "naive_bayes.MultinomialNB": {"largest int64": _SUMS},
     "svm.LinearSVC": {"far from zero": _FAR},
     "svm.LinearSVR": {"far from zero": _FAR},
+    "umap.UMAP": dict.fromkeys(("more columns than rows", "the same column twice"), _BEYOND),
 }
 
 
